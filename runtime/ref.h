@@ -1,0 +1,56 @@
+// Intrusive reference counting.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+namespace etch {
+
+/// Base of objects held by Ref. Starts at zero references.
+class RefCounted {
+ public:
+  RefCounted() = default;
+  RefCounted(const RefCounted&) = delete;
+  RefCounted& operator=(const RefCounted&) = delete;
+  uint32_t use_count() const { return references_.load(std::memory_order_relaxed); }
+  void add_reference() const { references_.fetch_add(1, std::memory_order_relaxed); }
+  /// True when this was the last reference.
+  bool drop_reference() const { return references_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
+
+ private:
+  mutable std::atomic<uint32_t> references_{0};
+};
+
+/// A shared pointer to a RefCounted object, one word wide.
+template <class T>
+class Ref {
+ public:
+  Ref() = default;
+  Ref(std::nullptr_t) {}
+  explicit Ref(T* object) : object_(object) {
+    if (object_) object_->add_reference();
+  }
+  Ref(const Ref& other) : Ref(other.object_) {}
+  Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  template <class U>
+  requires std::is_convertible_v<U*, T*> Ref(const Ref<U>& other) : Ref(static_cast<T*>(other.get())) {}
+  ~Ref() {
+    if (object_ && object_->drop_reference()) T::destroy(object_);
+  }
+  Ref& operator=(Ref other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+
+  T* get() const { return object_; }
+  T* operator->() const { return object_; }
+  T& operator*() const { return *object_; }
+  explicit operator bool() const { return object_ != nullptr; }
+  bool operator==(const Ref& other) const { return object_ == other.object_; }
+
+ private:
+  T* object_ = nullptr;
+};
+
+}  // namespace etch
