@@ -83,7 +83,7 @@ class Storage final : public RefCounted {
 
  private:
   friend class Ref<Storage>;
-  Storage(Device device, size_t bytes) : bytes_(bytes), device_(device) {}
+  Storage(Device device, size_t bytes);
   ~Storage();
   [[noreturn]] void rethrow_failure() const;
 
