@@ -28,6 +28,8 @@ class RangeFunction {
 /// range. The first exception of a range is rethrown.
 void parallel_for(int64_t count, int64_t grain, RangeFunction f);
 
+/// Threads of parallel work. Also makes the setting hold for OpenMP in the calling thread (OpenMP keeps one
+/// for each), so call it before a library that runs on OpenMP.
 int num_threads();
 /// Threads of later parallel work, oneDNN's included; throws ValueError below 1.
 void set_num_threads(int count);
