@@ -97,7 +97,8 @@ struct Attrs {
 
 /// One operand of a call: a window into a storage, a host scalar, or (kOptionalLast) nothing.
 struct Operand {
-  Storage* storage = nullptr;          ///< null: a scalar, or absent
+  Storage* storage = nullptr;  ///< identity; null for a scalar, an absent operand, and inside a running plan
+  char* base = nullptr;        ///< the storage's bytes; set when the call is executed
   const Geometry* geometry = nullptr;  ///< null: a scalar, or absent
   int64_t offset = 0;                  ///< in elements of dtype
   DType dtype = DType::F32;
@@ -111,10 +112,8 @@ struct Operand {
     operand.present = false;
     return operand;
   }
-  /// The first element; null while deferred.
-  char* data() const {
-    return static_cast<char*>(storage->raw_data()) + offset * static_cast<int64_t>(item_size(dtype));
-  }
+  /// The first element, once `base` is set.
+  char* data() const { return base + offset * static_cast<int64_t>(item_size(dtype)); }
 };
 
 /// An op with all it works on. Outputs are windows too: fresh ones, or existing ones written in place.
