@@ -15,6 +15,13 @@ class RefCounted {
   RefCounted& operator=(const RefCounted&) = delete;
   uint32_t use_count() const { return references_.load(std::memory_order_relaxed); }
   void add_reference() const { references_.fetch_add(1, std::memory_order_relaxed); }
+  /// Adds a reference unless the object is already going away.
+  bool try_add_reference() const {
+    uint32_t count = use_count();
+    while (count != 0)
+      if (references_.compare_exchange_weak(count, count + 1, std::memory_order_relaxed)) return true;
+    return false;
+  }
   /// True when this was the last reference.
   bool drop_reference() const { return references_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
 

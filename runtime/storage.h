@@ -62,7 +62,7 @@ class Storage final : public RefCounted {
   uint32_t version() const { return version_.load(std::memory_order_relaxed); }
   void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
 
-  /// A trace did not complete this value: every later use rethrows `error`.
+  /// A trace did not complete this value: every later use rethrows `error`. Bytes of its own are released.
   void mark_failed(std::exception_ptr error);
   /// Rethrows what mark_failed() recorded.
   void check_usable() const {
@@ -71,7 +71,7 @@ class Storage final : public RefCounted {
   }
 
   /// Foreign memory that others may change behind Etch's back and that was not declared stable.
-  bool is_unstable() const { return foreign_ && !stable_; }
+  bool is_unstable() const { return foreign_ && !stable_.load(std::memory_order_relaxed); }
   bool is_foreign() const { return foreign_; }
 
   /// The trace with a pending write to this storage (or that defers it); null when the bytes are current.
@@ -93,7 +93,7 @@ class Storage final : public RefCounted {
   Device device_;
   MemoryCategory category_ = MemoryCategory::Temporary;
   bool foreign_ = false;
-  bool stable_ = true;
+  std::atomic<bool> stable_{true};
   std::atomic<bool> failed_{false};
   struct Extra;  // the rare parts: release function, failure
   std::unique_ptr<Extra> extra_;
