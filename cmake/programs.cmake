@@ -23,8 +23,9 @@ endfunction()
 if(ETCH_BUILD_TESTS)
   include(CTest)
   find_package(GTest REQUIRED)
-  # Kernel caches of the tests stay in the build folder. libgomp must not spin: tests run side by side.
-  set(ETCH_TEST_ENVIRONMENT OMP_WAIT_POLICY=passive ETCH_CACHE_DIR=${PROJECT_BINARY_DIR}/kernel_cache
+  # The graph is verified after each pass and dead memory is poisoned; kernel caches stay in the build folder;
+  # libgomp must not spin, since tests run side by side.
+  set(ETCH_TEST_ENVIRONMENT OMP_WAIT_POLICY=passive ETCH_VERIFY=1 ETCH_POISON=1 ETCH_CACHE_DIR=${PROJECT_BINARY_DIR}/kernel_cache
     ASAN_OPTIONS=detect_stack_use_after_return=0:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1
     TSAN_OPTIONS=halt_on_error=1)
 
