@@ -138,6 +138,9 @@ inline constexpr int kMaxInputs = 12;
 /// expected and what came.
 int infer(Op op, std::span<const Operand> inputs, const Attrs& attrs, DType given, OutputSpec* outputs);
 
+/// The operand that output number `output` of a kWritesInputs row overwrites; -1: a fresh tensor.
+int written_operand(Op op, int output);
+
 /// The dtype that pointwise rows compute in and that their tensor operands must be cast to (the first operand
 /// of Where stays Bool); for operands that are all scalars, their default dtype.
 DType operand_dtype(Op op, std::span<const Operand> inputs);
