@@ -380,6 +380,7 @@ struct FreedAtExit {
   }
 } freed_at_exit;
 TEST(AllocatorExit, BlocksMayOutliveMain) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
         freed_at_exit.data = take(4 * kMiB);
