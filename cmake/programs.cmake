@@ -21,7 +21,7 @@ function(etch_add_program folder source)
 endfunction()
 
 if(ETCH_BUILD_TESTS)
-  include(CTest)
+  enable_testing()
   find_package(GTest REQUIRED)
   # The graph is verified after each pass and dead memory is poisoned; kernel caches stay in the build folder;
   # libgomp must not spin, since tests run side by side.
