@@ -1,7 +1,7 @@
 # The everyday commands; CMakeLists.txt is the build itself.
 BUILD ?= build
 JOBS ?= $(shell nproc)
-DATA ?= $(firstword $(wildcard examples/data/digits) examples/data)
+DATA ?= examples/data
 
 .PHONY: demo test bench format clean deps configure
 

@@ -1,0 +1,16 @@
+// Matrix products, convolutions and pooling: from calls to prepared library operations.
+#pragma once
+
+#include <cstddef>
+
+#include "tracer/op.h"
+
+namespace etch::cpu {
+
+/// matmul, conv2d and its gradients. A null scratch is taken from the allocator.
+void run_contraction(const OpCall& call, void* scratch);
+size_t contraction_scratch_bytes(const OpCall& call);
+/// Pooling and its gradients.
+void run_window(const OpCall& call);
+
+}  // namespace etch::cpu

@@ -1,0 +1,64 @@
+// Dispatches every op of the table to its kernels.
+#include "eager/cpu/executor.h"
+
+#include "eager/cpu/composites.h"
+#include "eager/cpu/contractions.h"
+#include "eager/cpu/indexing.h"
+#include "eager/cpu/pointwise.h"
+#include "eager/cpu/reduction.h"
+
+namespace etch::cpu {
+
+bool run(const OpCall& call, void* scratch) {
+  switch (call.op) {
+    case Op::copy:
+      run_copy(call);
+      return true;
+    case Op::argmax:
+    case Op::argmin:
+      run_arg_reduction(call);
+      return true;
+    default:
+      break;
+  }
+  switch (info(call.op).kind) {
+    case OpKind::Pointwise:
+      run_pointwise(call);
+      return true;
+    case OpKind::Generator:
+      run_generator(call);
+      return true;
+    case OpKind::Reduction:
+      run_reduction(call, scratch);
+      return true;
+    case OpKind::Contraction:
+      run_contraction(call, scratch);
+      return true;
+    case OpKind::Window:
+      run_window(call);
+      return true;
+    case OpKind::Indexing:
+      run_indexing(call);
+      return true;
+    case OpKind::Composite:
+      return run_composite(call, scratch);
+    case OpKind::Fused:
+      break;
+  }
+  return false;
+}
+
+size_t scratch_bytes(const OpCall& call) {
+  switch (info(call.op).kind) {
+    case OpKind::Reduction:
+      return call.op == Op::argmax || call.op == Op::argmin ? 0 : reduction_scratch_bytes(call);
+    case OpKind::Contraction:
+      return contraction_scratch_bytes(call);
+    case OpKind::Composite:
+      return composite_scratch_bytes(call);
+    default:
+      return 0;
+  }
+}
+
+}  // namespace etch::cpu
