@@ -24,7 +24,12 @@ class PendingWork {
   /// Does the pending work, so that the bytes of `storage` are what program order says. Throws TraceError
   /// when called from another thread than the trace's.
   virtual void settle(Storage& storage) = 0;
+  /// The same before a host write: also does pending work that reads `storage`.
+  virtual void settle_before_write(Storage& storage) = 0;
 };
+
+/// The trace that is recording on this thread; null if none is.
+extern thread_local PendingWork* active_work;
 
 /// Reference-counted bytes on one device. Public fields are for the layers that maintain them; users see
 /// Tensor.
@@ -64,6 +69,10 @@ class Storage final : public RefCounted {
 
   /// A trace did not complete this value: every later use rethrows `error`. Bytes of its own are released.
   void mark_failed(std::exception_ptr error);
+  /// The op (see tracer/op.h) that last wrote in place, for messages; kNoWriter if none did.
+  static constexpr uint16_t kNoWriter = 0xffff;
+  uint16_t last_writer = kNoWriter;
+
   /// Rethrows what mark_failed() recorded.
   void check_usable() const {
     if (failed_.load(std::memory_order_acquire)) [[unlikely]]

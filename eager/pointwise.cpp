@@ -1,0 +1,177 @@
+// The pointwise functions, one a row of tracer/ops.def, with promotion and tape; in-place forms.
+#include "eager/apply.h"
+#include "eager/gradients.h"
+
+namespace etch {
+
+namespace {
+
+bool wants_tape(std::span<const Arg> operands) {
+  if (!grad_enabled()) return false;
+  for (const Arg& operand : operands)
+    if (operand.is_tensor() && operand.tensor().requires_grad()) return true;
+  return false;
+}
+
+// What the row computes in, given the operands' common dtype.
+DType compute_in(Op op, DType common) {
+  const DTypeRule rule = info(op).rule;
+  return rule == DTypeRule::Float && !is_floating(common) ? DType::F32 : common;
+}
+
+// Writes casts of the tensor operands that do not have `dtype` yet into `casts`, and refers to them.
+void cast_operands(Op op, std::span<Arg> operands, DType dtype, Tensor* casts) {
+  const size_t first = info(op).rule == DTypeRule::Where ? 1 : 0;
+  for (size_t i = first; i < operands.size(); ++i) {
+    if (!operands[i].is_tensor() || operands[i].tensor().dtype() == dtype) continue;
+    casts[i] = operands[i].tensor().to(dtype);
+    operands[i] = Arg(casts[i]);
+  }
+}
+
+Tensor pointwise(Op op, std::span<Arg> operands) {
+  for (const Arg& operand : operands)
+    ETCH_CHECK(!operand.is_tensor() || operand.tensor().defined(), ValueError, name(op),
+               ": expected defined tensors, got an undefined one");
+  Tensor casts[4];
+  const bool where_rule = info(op).rule == DTypeRule::Where;
+  const DType common = result_type(where_rule ? operands.subspan(1) : operands);
+  cast_operands(op, operands, compute_in(op, common), casts);
+  bool any_tensor = false;
+  for (const Arg& operand : operands) any_tensor |= operand.is_tensor();
+  Tensor zero_d;
+  if (!any_tensor) {
+    zero_d = scalar_tensor(operands[0].scalar());
+    operands[0] = Arg(zero_d);
+  }
+  Tensor output;
+  apply(op, operands, {}, compute_in(op, common), {&output, 1});
+  if (wants_tape(operands)) attach_pointwise_node(make_pointwise_node(op, operands, output), output);
+  return output;
+}
+
+Tensor& pointwise_in_place(Op op, Tensor& self, std::span<Arg> operands) {
+  const std::string function = std::string(name(op)) + "_";
+  for (const Arg& operand : operands) {
+    if (!operand.is_tensor()) continue;
+    ETCH_CHECK(can_broadcast_to(operand.tensor().sizes(), self.sizes()), ShapeError, function,
+               ": expected an operand that broadcasts to ", to_string(self.sizes()), ", got ",
+               to_string(operand.tensor().sizes()));
+  }
+  ETCH_CHECK(!may_self_overlap(self.impl().geometry), ShapeError, function,
+             ": expected distinct elements, got a broadcast tensor of strides ", to_string(self.strides()),
+             "; clone() it first");
+  const bool tape = wants_tape(operands);
+  check_in_place(function, self);
+  if (tape && !self.requires_grad())
+    ETCH_CHECK(!self.impl().is_view, AutogradError, function,
+               ": expected a tensor that owns its elements, got a view written with a value that requires "
+               "gradients; use "
+               "the op without the underscore");
+  const DType dtype = compute_in(op, result_type(operands));
+  const auto kind = [](DType d) { return d == DType::Bool ? 0 : is_integral(d) ? 1 : 2; };
+  ETCH_CHECK(kind(dtype) <= kind(self.dtype()), DTypeError, function, ": expected a result that fits ",
+             name(self.dtype()), ", got ", name(dtype));
+  if (dtype != self.dtype() || info(op).rule == DTypeRule::Bool) return self.copy_(pointwise(op, operands));
+  Tensor casts[4];
+  cast_operands(op, operands, dtype, casts);
+  // Made before the write: it saves versions from before, and edges to what this tensor was.
+  const Ref<TapeNode> node = tape ? make_pointwise_node(op, operands, self) : Ref<TapeNode>();
+  apply(op, operands, {}, dtype, {&self, 1});
+  attach_pointwise_node(node, self);
+  return self;
+}
+
+}  // namespace
+
+#define ETCH_ARRAY_1 a
+#define ETCH_ARRAY_2 a, b
+#define ETCH_ARRAY_3 a, b, c
+#define ETCH_ARRAY_4 a, b, c, d
+#define ETCH_POINTWISE(name, arity, ...)   \
+  Tensor name(ETCH_ARGS_##arity) {         \
+    Arg operands[] = {ETCH_ARRAY_##arity}; \
+    return pointwise(Op::name, operands);  \
+  }
+#define ETCH_GENERATOR(...)
+#define ETCH_REDUCTION(...)
+#define ETCH_OP(...)
+#define ETCH_COMPOSITE(...)
+#include "tracer/ops.def"
+
+#define ETCH_DEFINE_UNARY(name) \
+  Tensor Tensor::name() const { return etch::name(*this); }
+ETCH_UNARY_METHODS(ETCH_DEFINE_UNARY)
+#undef ETCH_DEFINE_UNARY
+
+Tensor Tensor::pow(const Arg& exponent) const {
+  // x^2 is a product: exact, fast, and a different op in the stream.
+  if (!exponent.is_tensor() && exponent.scalar().to_double() == 2.0 && dtype() != DType::Bool &&
+      (exponent.scalar().kind() == Scalar::Kind::Int || is_floating(dtype())))
+    return square();
+  return etch::pow(*this, exponent);
+}
+Tensor Tensor::clamp(Scalar low, Scalar high) const { return etch::clamp(*this, low, high); }
+Tensor Tensor::masked_fill(const Tensor& mask, Scalar value) const { return where(mask, value, *this); }
+
+#define ETCH_DEFINE_IN_PLACE(name)                        \
+  Tensor& Tensor::name##_(const Arg& other) {             \
+    Arg operands[] = {*this, other};                      \
+    return pointwise_in_place(Op::name, *this, operands); \
+  }
+ETCH_DEFINE_IN_PLACE(add)
+ETCH_DEFINE_IN_PLACE(sub)
+ETCH_DEFINE_IN_PLACE(mul)
+ETCH_DEFINE_IN_PLACE(div)
+#undef ETCH_DEFINE_IN_PLACE
+
+Tensor& Tensor::clamp_(Scalar low, Scalar high) {
+  Arg operands[] = {*this, low, high};
+  return pointwise_in_place(Op::clamp, *this, operands);
+}
+Tensor& Tensor::relu_() {
+  Arg operands[] = {*this};
+  return pointwise_in_place(Op::relu, *this, operands);
+}
+
+Tensor& Tensor::fill_(Scalar value) {
+  check_in_place("fill_", *this);
+  ETCH_CHECK(!may_self_overlap(impl_->geometry), ShapeError,
+             "fill_: expected distinct elements, got a broadcast tensor");
+  const Arg operand(value);
+  apply(Op::copy, {&operand, 1}, {}, dtype(), {this, 1});
+  if (impl_->autograd) impl_->autograd->grad_fn = nullptr;  // the old value no longer matters
+  return *this;
+}
+
+Tensor& Tensor::copy_(const Tensor& source) {
+  ETCH_CHECK(can_broadcast_to(source.sizes(), sizes()), ShapeError,
+             "copy_: expected a source that broadcasts to ", etch::to_string(sizes()), ", got ",
+             etch::to_string(source.sizes()));
+  ETCH_CHECK(!may_self_overlap(impl_->geometry), ShapeError,
+             "copy_: expected distinct elements, got a broadcast tensor");
+  check_in_place("copy_", *this);
+  const Arg operand(source);
+  const bool tape = wants_tape({&operand, 1});
+  ETCH_CHECK(!tape || !impl_->is_view, AutogradError,
+             "copy_: expected a tensor that owns its elements, got a view written with a value that requires "
+             "gradients; "
+             "use concat or where");
+  const Ref<TapeNode> node = tape ? make_pointwise_node(Op::copy, {&operand, 1}, *this) : Ref<TapeNode>();
+  apply(Op::copy, {&operand, 1}, {}, dtype(), {this, 1});
+  if (impl_->autograd) impl_->autograd->grad_fn = nullptr;
+  attach_pointwise_node(node, *this);
+  return *this;
+}
+
+Tensor Tensor::to(DType dtype) const {
+  if (dtype == impl_->dtype) return *this;
+  Tensor output;
+  const Arg operand(*this);
+  apply(Op::copy, {&operand, 1}, {}, dtype, {&output, 1});
+  if (wants_tape({&operand, 1}))
+    attach_pointwise_node(make_pointwise_node(Op::copy, {&operand, 1}, output), output);
+  return output;
+}
+
+}  // namespace etch

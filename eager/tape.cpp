@@ -1,0 +1,172 @@
+// Edges, saved tensors, and the iterative teardown of the tape.
+#include "eager/tape.h"
+
+#include "eager/apply.h"
+#include "tracer/recorder.h"
+
+namespace etch {
+
+namespace {
+thread_local bool gradients_enabled = true;
+}
+
+bool grad_enabled() { return gradients_enabled; }
+NoGrad::NoGrad() : previous_(gradients_enabled) { gradients_enabled = false; }
+NoGrad::~NoGrad() { gradients_enabled = previous_; }
+
+GradMode::GradMode(bool enabled) : previous_(gradients_enabled) { gradients_enabled = enabled; }
+GradMode::~GradMode() { gradients_enabled = previous_; }
+
+void TapeNode::destroy(TapeNode* node) {
+  // A node's members may hold the last reference to other nodes; they queue here instead of recursing.
+  static thread_local std::vector<TapeNode*>* queue = nullptr;
+  if (queue) {
+    queue->push_back(node);
+    return;
+  }
+  std::vector<TapeNode*> pending{node};
+  queue = &pending;
+  while (!pending.empty()) {
+    TapeNode* next = pending.back();
+    pending.pop_back();
+    delete next;
+  }
+  queue = nullptr;
+}
+
+Edge edge_of(const Tensor& tensor) {
+  const TensorImpl& impl = tensor.impl();
+  if (impl.autograd && impl.autograd->grad_fn)
+    return {impl.autograd->grad_fn, impl.autograd->output_index, {}};
+  if (impl.requires_grad) return {{}, 0, tensor.ref()};
+  return {};
+}
+
+void set_grad_fn(const Tensor& output, Ref<TapeNode> node, int index) {
+  TensorImpl& impl = output.impl();
+  if (!impl.autograd) impl.autograd = std::make_unique<AutogradMeta>();
+  impl.autograd->grad_fn = std::move(node);
+  impl.autograd->output_index = index;
+}
+
+std::string backward_name(std::string_view op) {
+  std::string text;
+  bool upper = true;
+  for (char c : op) {
+    if (c == '_') {
+      upper = true;
+      continue;
+    }
+    text += upper && c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+    upper = false;
+  }
+  return text + "Backward";
+}
+
+SavedTensor::SavedTensor(const Tensor& tensor, std::string_view saver) : saver_(saver) {
+  if (!tensor.defined()) return;
+  tensor_ = tensor;
+  version_ = tensor.storage().version();
+  if (tensor.storage().category() == MemoryCategory::Temporary)
+    tensor.storage().set_category(MemoryCategory::Activation);
+}
+
+SavedTensor SavedTensor::output(const Tensor& tensor, std::string_view saver) {
+  SavedTensor saved(tensor.detach(), saver);
+  saved.is_output_ = true;
+  saved.output_index_ =
+      static_cast<int16_t>(tensor.impl().autograd ? tensor.impl().autograd->output_index : 0);
+  return saved;
+}
+
+Tensor SavedTensor::unpack(TapeNode* owner) const {
+  if (!tensor_.defined()) return {};
+  const Storage& storage = tensor_.storage();
+  if (storage.version() != version_) [[unlikely]] {
+    const std::string writer = storage.last_writer == Storage::kNoWriter
+                                   ? std::string("the host")
+                                   : std::string(name(static_cast<Op>(storage.last_writer)));
+    fail<AutogradError>(saver_, ": expected the tensor ", etch::to_string(tensor_.sizes()),
+                        " saved for backward at version ", version_, ", got version ", storage.version(),
+                        ": ", writer,
+                        " overwrote it in place; clone it before, or use the op without the underscore");
+  }
+  if (!is_output_ || !owner || !grad_enabled()) return tensor_;
+  Tensor attached = tensor_.detach();
+  set_grad_fn(attached, Ref<TapeNode>(owner), output_index_);
+  return attached;
+}
+
+Tensor reduce_to(const Tensor& gradient, const Dims& sizes, DType dtype) {
+  Tensor result = gradient;
+  if (result.sizes() != sizes) {
+    const int extra = result.ndim() - sizes.size();
+    Dims axes;
+    for (int i = 0; i < result.ndim(); ++i)
+      if (i < extra || (sizes[i - extra] == 1 && result.sizes()[i] != 1)) axes.push_back(i);
+    if (!axes.empty()) result = result.sum(axes, true);
+    if (result.sizes() != sizes) result = result.reshape(sizes);
+  }
+  return result.dtype() == dtype ? result : result.to(dtype);
+}
+
+// --- The tape's side of Tensor
+
+bool Tensor::requires_grad() const {
+  return impl_->requires_grad || (impl_->autograd && impl_->autograd->grad_fn);
+}
+
+Tensor& Tensor::requires_grad_(bool value) {
+  ETCH_CHECK(!value || is_floating(dtype()), DTypeError, "requires_grad_: expected a floating dtype, got ",
+             name(dtype()));
+  ETCH_CHECK(is_leaf(), AutogradError, "requires_grad_: expected a leaf, got the result of ", grad_fn(),
+             "; detach() it first");
+  impl_->requires_grad = value;
+  return *this;
+}
+
+bool Tensor::is_leaf() const { return !(impl_->autograd && impl_->autograd->grad_fn); }
+
+const Tensor& Tensor::grad() const {
+  static const Tensor* const kNone = new Tensor;
+  return impl_->autograd ? impl_->autograd->grad : *kNone;
+}
+
+void Tensor::set_grad(Tensor grad) {
+  if (!impl_->autograd) {
+    if (!grad.defined()) return;
+    impl_->autograd = std::make_unique<AutogradMeta>();
+  }
+  if (grad.defined()) {
+    ETCH_CHECK(grad.sizes() == sizes(), ShapeError, "set_grad: expected sizes ", etch::to_string(sizes()),
+               ", got ", etch::to_string(grad.sizes()));
+  }
+  impl_->autograd->grad = std::move(grad);
+}
+
+std::string Tensor::grad_fn() const { return is_leaf() ? "" : impl_->autograd->grad_fn->name(); }
+
+void Tensor::retain_grad() {
+  ETCH_CHECK(requires_grad(), AutogradError, "retain_grad: expected a tensor that requires gradients");
+  if (is_leaf()) return;
+  impl_->autograd->retains_grad = true;
+  impl_->autograd->grad_fn->retained.push_back({impl_->autograd->output_index, impl_.get()});
+}
+
+Tensor Tensor::detach() const {
+  Tensor result = make_tensor(impl_->storage, impl_->geometry, impl_->offset, impl_->dtype);
+  result.impl().is_view = impl_->is_view;
+  return result;
+}
+
+void Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) {
+  ETCH_CHECK(requires_grad(), AutogradError, "register_hook: expected a tensor that requires gradients");
+  if (is_leaf()) {
+    if (!impl_->autograd) impl_->autograd = std::make_unique<AutogradMeta>();
+    impl_->autograd->leaf_hooks.push_back(std::move(hook));
+    return;
+  }
+  impl_->autograd->grad_fn->hooks.push_back({impl_->autograd->output_index, std::move(hook)});
+}
+
+}  // namespace etch

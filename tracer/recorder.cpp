@@ -1,0 +1,519 @@
+// Recording, matching and flushing of deferred ops.
+#include "tracer/recorder.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "runtime/config.h"
+#include "tracer/execute.h"
+
+namespace etch {
+
+namespace {
+
+constexpr size_t kMaxPendingOps = 100'000;
+constexpr int64_t kMaxHeldExternalBytes = int64_t{256} << 20;
+
+uint64_t header_word(const OpCall& call) {
+  return static_cast<uint64_t>(call.op) | static_cast<uint64_t>(call.inputs.size()) << 16 |
+         static_cast<uint64_t>(call.outputs.size()) << 24 | static_cast<uint64_t>(call.attrs.count) << 32;
+}
+
+// Kind, dtype and number of one operand; sizes and strides follow for tensors.
+uint64_t operand_word(RecordedOperand::Kind kind, DType dtype, int detail, int ndim, Device device) {
+  return static_cast<uint64_t>(kind) | static_cast<uint64_t>(dtype) << 4 | static_cast<uint64_t>(ndim) << 8 |
+         static_cast<uint64_t>(device.type) << 16 |
+         static_cast<uint64_t>(static_cast<uint8_t>(device.index)) << 24 |
+         static_cast<uint64_t>(static_cast<uint32_t>(detail)) << 32;
+}
+
+RecordedOperand recorded(const Operand& operand, int number) {
+  RecordedOperand result{};
+  result.dtype = operand.dtype;
+  result.number = number;
+  if (!operand.present) {
+    result.kind = RecordedOperand::Kind::Absent;
+  } else if (operand.is_scalar()) {
+    result.kind = RecordedOperand::Kind::Scalar;
+    result.scalar_kind = operand.scalar.kind();
+  } else {
+    result.kind = RecordedOperand::Kind::Tensor;
+    result.geometry = *operand.geometry;
+  }
+  return result;
+}
+
+bool is_unstable(const Operand& operand) { return operand.storage && operand.storage->is_unstable(); }
+
+}  // namespace
+
+thread_local Recorder* Recorder::active_ = nullptr;
+thread_local std::source_location Recorder::host_access_;
+
+struct Recorder::Pending {
+  PathNode* last = nullptr;
+  std::vector<PendingOp> ops;
+  std::vector<OperandValue> values;
+  std::vector<Ref<Storage>> storages;
+  std::exception_ptr conflict;  ///< an external was changed by another thread
+
+  bool is_external(int number) const { return external[number]; }
+  std::vector<bool> external;
+
+  LiveSet live() const {
+    LiveSet set(storages.size());
+    for (size_t i = 0; i < storages.size(); ++i) set[i] = !external[i] && storages[i]->use_count() > 1;
+    return set;
+  }
+  void fail_incomplete(const LiveSet& live, size_t next_op, std::exception_ptr error) const;
+  void run_one_by_one(const LiveSet& live);
+  bool run(const Executable& executable, const PathEnd& end, const LiveSet& live) const;
+};
+
+// --- Recording
+
+Recorder& Recorder::of_this_thread() {
+  // Never destroyed: storages that outlive the thread's exit may still name it.
+  static thread_local Recorder* recorder = new Recorder;
+  return *recorder;
+}
+
+void Recorder::check_operand(const Operand& operand, Op op) const {
+  if (!operand.storage) return;
+  operand.storage->check_usable();
+  const PendingWork* pending = operand.storage->pending.load(std::memory_order_acquire);
+  if (pending && pending != this) [[unlikely]]
+    fail<TraceError>(name(op),
+                     ": expected a tensor of this thread, got one that a traced function on another thread ",
+                     "has not computed yet; call etch::flush() there before handing it over");
+}
+
+int Recorder::number_external(Storage& storage) {
+  const auto [it, fresh] = externals_.try_emplace(&storage);
+  if (!fresh) return it->second.number;
+  it->second = {static_cast<int>(storages_.size()), storage.version()};
+  storages_.emplace_back(&storage);
+  new_storages_.push_back({true, static_cast<int64_t>(storage.bytes()), storage.device()});
+  external_bytes_ += static_cast<int64_t>(storage.bytes());
+  return it->second.number;
+}
+
+void Recorder::append_operand(const Operand& operand, bool written) {
+  values_.push_back({operand.offset, operand.scalar});
+  if (!operand.present) {
+    words_.push_back(operand_word(RecordedOperand::Kind::Absent, operand.dtype, 0, 0, {}));
+    return;
+  }
+  if (operand.is_scalar()) {
+    words_.push_back(operand_word(RecordedOperand::Kind::Scalar, operand.dtype,
+                                  static_cast<int>(operand.scalar.kind()), 0, {}));
+    return;
+  }
+  Storage& storage = *operand.storage;
+  int number;
+  if (storage.has_bytes()) {
+    number = number_external(storage);
+    if (written) {
+      storage.pending.store(this, std::memory_order_release);
+      storage.bump_version();
+      ++externals_[&storage].version;
+    }
+  } else if (storage.pending.load(std::memory_order_relaxed)) {
+    number = static_cast<int>(storage.number);
+    if (written) storage.bump_version();
+  } else {
+    ETCH_INVARIANT(written);
+    number = static_cast<int>(storages_.size());
+    storage.number = static_cast<uint32_t>(number);
+    storage.pending.store(this, std::memory_order_release);
+    storages_.emplace_back(&storage);
+    new_storages_.push_back({false, static_cast<int64_t>(storage.bytes()), storage.device()});
+  }
+  const Geometry& geometry = *operand.geometry;
+  const int ndim = geometry.ndim();
+  words_.push_back(
+      operand_word(RecordedOperand::Kind::Tensor, operand.dtype, number, ndim, storage.device()));
+  for (int i = 0; i < ndim; ++i) words_.push_back(static_cast<uint64_t>(geometry.sizes[i]));
+  for (int i = 0; i < ndim; ++i) words_.push_back(static_cast<uint64_t>(geometry.strides[i]));
+}
+
+void Recorder::move_cursor(const OpCall& call) {
+  PathNode* next = cursor_->find(words_);
+  if (!next) {
+    RecordedOp op{call.op, call.attrs, {}, {}};
+    const auto number = [&](const Operand& operand) {
+      if (!operand.is_tensor()) return -1;
+      const auto external = externals_.find(operand.storage);
+      return external != externals_.end() ? external->second.number
+                                          : static_cast<int>(operand.storage->number);
+    };
+    for (const Operand& operand : call.inputs) op.inputs.push_back(recorded(operand, number(operand)));
+    for (const Operand& operand : call.outputs) op.outputs.push_back(recorded(operand, number(operand)));
+    next = site_->insert(cursor_, words_, op, new_storages_);
+  }
+  cursor_ = next;
+}
+
+void Recorder::record(const OpCall& call) {
+  for (const Operand& operand : call.inputs) check_operand(operand, call.op);
+  for (const Operand& operand : call.outputs) check_operand(operand, call.op);
+  if (site_->gave_up()) [[unlikely]] {
+    give_up();
+    for (const Operand& operand : call.outputs) operand.storage->materialise();
+    execute(call);
+    return;
+  }
+  if (std::any_of(call.inputs.begin(), call.inputs.end(), is_unstable) ||
+      std::any_of(call.outputs.begin(), call.outputs.end(), is_unstable)) [[unlikely]] {
+    record_foreign(call);
+    return;
+  }
+  words_.clear();
+  new_storages_.clear();
+  const uint32_t first_value = static_cast<uint32_t>(values_.size());
+  words_.push_back(header_word(call));
+  for (int i = 0; i < call.attrs.count; ++i) words_.push_back(static_cast<uint64_t>(call.attrs[i]));
+  for (const Operand& operand : call.inputs) append_operand(operand, false);
+  for (const Operand& operand : call.outputs) append_operand(operand, true);
+  move_cursor(call);
+  ops_.push_back({cursor_, first_value});
+  if (ops_.size() >= kMaxPendingOps || (external_bytes_ > kMaxHeldExternalBytes && externals_outgrew_limit()))
+      [[unlikely]]
+    flush(FlushReason::Limit);
+}
+
+// Memory that others may write behind our back: reads see a copy made now, writes happen now.
+void Recorder::record_foreign(const OpCall& call) {
+  if (std::any_of(call.outputs.begin(), call.outputs.end(), is_unstable)) {
+    flush(FlushReason::HostWrite);
+    for (const Operand& operand : call.outputs) {
+      if (!operand.storage->has_bytes()) operand.storage->materialise();
+      operand.storage->bump_version();
+    }
+    execute(call);
+    return;
+  }
+  Operand inputs[kMaxInputs];
+  for (size_t i = 0; i < call.inputs.size(); ++i) {
+    inputs[i] = call.inputs[i];
+    if (is_unstable(inputs[i])) inputs[i].storage = &snapshot_of(*inputs[i].storage);
+  }
+  record({call.op, {inputs, call.inputs.size()}, call.outputs, call.attrs});
+}
+
+Storage& Recorder::snapshot_of(Storage& storage) {
+  Ref<Storage>& snapshot = snapshots_[&storage];
+  if (!snapshot) {
+    snapshot = Storage::allocate(storage.device(), storage.bytes());
+    std::memcpy(snapshot->raw_data(), storage.raw_data(), storage.bytes());
+  }
+  return *snapshot;
+}
+
+// Whether externals that nobody else holds any more exceed the limit.
+bool Recorder::externals_outgrew_limit() {
+  int64_t held = 0;
+  for (const auto& [storage, external] : externals_)
+    if (storage->use_count() == 1) held += static_cast<int64_t>(storage->bytes());
+  external_bytes_ = held;
+  return held > kMaxHeldExternalBytes;
+}
+
+void Recorder::settle(Storage& storage) {
+  ETCH_CHECK(active_ == this || &of_this_thread() == this, TraceError,
+             "read: expected a tensor of this thread, got one that a traced function on another thread has "
+             "not computed "
+             "yet; call etch::flush() there before handing it over");
+  if (storage.pending.load(std::memory_order_relaxed) == this) flush(FlushReason::HostRead, host_access_);
+}
+
+void Recorder::settle_before_write(Storage& storage) {
+  if (storage.pending.load(std::memory_order_relaxed) == this || externals_.contains(&storage))
+    flush(FlushReason::HostWrite, host_access_);
+}
+
+// --- Flushing
+
+Recorder::Pending Recorder::take_pending() {
+  Pending pending;
+  pending.last = cursor_;
+  pending.ops.swap(ops_);
+  pending.values.swap(values_);
+  pending.storages.swap(storages_);
+  pending.external.resize(pending.storages.size());
+  for (const auto& [storage, external] : externals_) {
+    pending.external[external.number] = true;
+    if (storage->version() != external.version && !pending.conflict)
+      pending.conflict = std::make_exception_ptr(TraceError(
+          "flush: expected tensors that nobody else writes while a traced function uses them, got one that "
+          "another thread changed; use etch::lock_guard around shared tensors"));
+  }
+  for (const auto& storage : pending.storages) {
+    if (storage->pending.load(std::memory_order_relaxed) == this)
+      storage->pending.store(nullptr, std::memory_order_release);
+  }
+  externals_.clear();
+  snapshots_.clear();
+  external_bytes_ = 0;
+  cursor_ = site_->root();
+  return pending;
+}
+
+// Values that a failed flush leaves undone raise its error when they are used.
+void Recorder::Pending::fail_incomplete(const LiveSet& live, size_t next_op, std::exception_ptr error) const {
+  std::vector<bool> incomplete(storages.size());
+  for (size_t i = next_op; i < ops.size(); ++i)
+    for (const RecordedOperand& output : ops[i].node->op.outputs) incomplete[output.number] = true;
+  for (size_t i = 0; i < storages.size(); ++i)
+    if (live[i] && (incomplete[i] || !storages[i]->has_bytes())) storages[i]->mark_failed(error);
+}
+
+void Recorder::Pending::run_one_by_one(const LiveSet& live) {
+  const size_t count = ops.size();
+  // Dead ops are skipped; a value goes after its last use.
+  std::vector<bool> needed(live), op_needed(count);
+  std::vector<size_t> last_use(storages.size(), 0);
+  for (size_t i = count; i-- > 0;) {
+    const RecordedOp& op = ops[i].node->op;
+    bool wanted = false;
+    for (const RecordedOperand& output : op.outputs)
+      wanted |= external[output.number] || needed[output.number];
+    op_needed[i] = wanted;
+    if (!wanted) continue;
+    const auto visit = [&](const RecordedOperand& operand) {
+      if (operand.kind != RecordedOperand::Kind::Tensor) return;
+      needed[operand.number] = true;
+      last_use[operand.number] = std::max(last_use[operand.number], i);
+    };
+    for (const RecordedOperand& input : op.inputs) visit(input);
+    for (const RecordedOperand& output : op.outputs) visit(output);
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const RecordedOp& op = ops[i].node->op;
+    const OperandValue* value = &values[ops[i].first_value];
+    if (!op_needed[i]) continue;
+    Operand inputs[kMaxInputs], outputs[kMaxOutputs];
+    const auto operand = [&](const RecordedOperand& from) {
+      Operand to;
+      to.dtype = from.dtype;
+      to.present = from.kind != RecordedOperand::Kind::Absent;
+      to.offset = value->offset;
+      to.scalar = value->scalar;
+      if (from.kind == RecordedOperand::Kind::Tensor) {
+        to.storage = storages[from.number].get();
+        to.geometry = &from.geometry;
+      }
+      ++value;
+      return to;
+    };
+    for (size_t k = 0; k < op.inputs.size(); ++k) inputs[k] = operand(op.inputs[k]);
+    for (size_t k = 0; k < op.outputs.size(); ++k) outputs[k] = operand(op.outputs[k]);
+    try {
+      for (size_t k = 0; k < op.outputs.size(); ++k)
+        if (!outputs[k].storage->has_bytes()) outputs[k].storage->materialise();
+      execute({op.op, {inputs, op.inputs.size()}, {outputs, op.outputs.size()}, op.attrs});
+    } catch (...) {
+      fail_incomplete(live, i, std::current_exception());
+      throw;
+    }
+    const auto release = [&](const RecordedOperand& operand_of_op) {
+      if (operand_of_op.kind != RecordedOperand::Kind::Tensor) return;
+      const int number = operand_of_op.number;
+      if (!external[number] && !live[number] && last_use[number] == i) storages[number] = nullptr;
+    };
+    for (const RecordedOperand& input : op.inputs) release(input);
+    for (const RecordedOperand& output : op.outputs) release(output);
+  }
+}
+
+bool Recorder::Pending::run(const Executable& executable, const PathEnd& end, const LiveSet& live) const {
+  std::vector<Storage*> pointers(storages.size());
+  for (size_t i = 0; i < storages.size(); ++i) pointers[i] = storages[i].get();
+  try {
+    return executable.run({*end.path, values, pointers, live});
+  } catch (...) {
+    fail_incomplete(live, 0, std::current_exception());
+    throw;
+  }
+}
+
+namespace {
+
+// The live set to compile for now, or empty: the second sighting of a live set, or after three different ones
+// their union.
+LiveSet choose_live_set(PathEnd& end, const LiveSet& live, int compile_at) {
+  const bool seen = std::any_of(end.live_sets.begin(), end.live_sets.end(),
+                                [&](const LiveSet& other) { return contains(other, live); });
+  if (!seen) end.live_sets.push_back(live);
+  const int64_t sightings = end.compiled_calls + end.eager_calls + 1;
+  if (sightings < compile_at) return {};
+  const bool settled = compile_at <= 1 || seen || end.live_sets.size() >= 3;
+  if (!settled) return {};
+  LiveSet chosen = live;
+  for (const LiveSet& other : end.live_sets)
+    for (size_t i = 0; i < other.size(); ++i) chosen[i] = chosen[i] || other[i];
+  for (const auto& executable : end.executables)
+    for (size_t i = 0; i < executable->live().size(); ++i) chosen[i] = chosen[i] || executable->live()[i];
+  return chosen;
+}
+
+// The executable for this call, compiled now if it is time; null: run op by op.
+Ref<Executable> find_or_compile(PathEnd& end, const LiveSet& live, const SiteOptions& options,
+                                bool may_compile) {
+  const CompileFunction compile = registered_compiler();
+  LiveSet chosen;
+  {
+    std::lock_guard lock(end.mutex);
+    for (const auto& executable : end.executables)
+      if (contains(executable->live(), live)) return executable;
+    if (!may_compile || !compile || end.compiling || !end.compile_error.empty()) return {};
+    chosen = choose_live_set(end, live, options.compile_at);
+    if (chosen.empty()) return {};
+    end.compiling = true;
+  }
+  const auto start = std::chrono::steady_clock::now();
+  Ref<Executable> executable;
+  std::string error;
+  try {
+    executable = compile(*end.path, chosen, {options.name, options.memory_budget});
+  } catch (const std::exception& caught) {
+    error = caught.what();
+  }
+  const double ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  std::lock_guard lock(end.mutex);
+  end.compiling = false;
+  if (!executable) {
+    end.compile_error = error;
+    log(1, concat({options.name, ": a path of ", static_cast<int64_t>(end.path->ops.size()),
+                   " ops could not be compiled and stays eager: ", error}));
+    return {};
+  }
+  ++end.compiles;
+  end.compile_ms += ms;
+  end.live_sets.clear();
+  end.executables.assign(1, executable);
+  log(1, concat({options.name, ": compiled a path of ", static_cast<int64_t>(end.path->ops.size()),
+                 " ops in ", ms, " ms"}));
+  return executable;
+}
+
+}  // namespace
+
+void Recorder::flush_pending(FlushReason reason, std::source_location where, bool may_compile) {
+  if (ops_.empty()) return;
+  Pending pending = take_pending();
+  const LiveSet live = pending.live();
+  if (pending.conflict) {
+    pending.fail_incomplete(live, 0, pending.conflict);
+    std::rethrow_exception(pending.conflict);
+  }
+  const SiteOptions& options = site_->options();
+  PathEnd* end = site_->end_at(pending.last, reason, where);
+  if (!end) {
+    pending.run_one_by_one(live);
+    return;
+  }
+  const Ref<Executable> executable = find_or_compile(*end, live, options, may_compile);
+  const bool compiled = executable && pending.run(*executable, *end, live);
+  {
+    std::lock_guard lock(end->mutex);
+    ++(compiled ? end->compiled_calls : end->eager_calls);
+    if (executable && !compiled) ++end->declined_calls;
+  }
+  if (!compiled) pending.run_one_by_one(live);
+}
+
+void Recorder::flush(FlushReason reason, std::source_location where) { flush_pending(reason, where, true); }
+
+// --- Scopes
+
+void Recorder::open(Site& site) {
+  site_ = &site;
+  depth_ = 1;
+  cursor_ = site.root();
+  active_ = this;
+  active_work = this;
+}
+
+void Recorder::close() noexcept {
+  site_ = nullptr;
+  depth_ = 0;
+  cursor_ = nullptr;
+  active_ = nullptr;
+  active_work = nullptr;
+}
+
+// The site has too many paths: what is pending runs op by op, the rest of the body runs eagerly.
+void Recorder::give_up() {
+  flush_pending(FlushReason::Limit, {}, false);
+  close();
+}
+
+// The body threw: what is still reachable is computed, as eager would have; an error of that is only logged.
+void Recorder::abandon() noexcept {
+  try {
+    flush_pending(FlushReason::EndOfBody, {}, false);
+  } catch (const std::exception& error) {
+    log(1, concat({"while another exception was in flight: ", error.what()}));
+  } catch (...) {
+  }
+  close();
+}
+
+TraceScope::TraceScope(Site& site) : site_(&site), exceptions_(std::uncaught_exceptions()) {
+  site.calls.fetch_add(1, std::memory_order_relaxed);
+  if (config().disable) return;
+  if (Recorder* outer = Recorder::active()) {
+    recorder_ = outer;
+    site_ = outer->site_;
+    nested_ = true;
+    ++outer->depth_;
+    return;
+  }
+  if (site.gave_up()) {
+    site.eager_calls_after_giving_up.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  recorder_ = &Recorder::of_this_thread();
+  recorder_->open(site);
+}
+
+void TraceScope::finish() {
+  Recorder* recorder = std::exchange(recorder_, nullptr);
+  // A recorder that gave up, or was taken over by an inner scope since, is no longer ours.
+  if (!recorder || recorder->site_ != site_) return;
+  if (nested_) {
+    --recorder->depth_;
+    return;
+  }
+  try {
+    recorder->flush_pending(FlushReason::EndOfBody, {}, true);
+  } catch (...) {
+    recorder->close();
+    throw;
+  }
+  recorder->close();
+}
+
+TraceScope::~TraceScope() noexcept(false) {
+  if (!recorder_) return;
+  if (std::uncaught_exceptions() <= exceptions_) {
+    finish();
+    return;
+  }
+  Recorder* recorder = std::exchange(recorder_, nullptr);
+  if (recorder->site_ != site_) return;
+  if (nested_) {
+    --recorder->depth_;
+  } else {
+    recorder->abandon();
+  }
+}
+
+void flush(std::source_location where) {
+  if (Recorder* recorder = Recorder::active()) recorder->flush(FlushReason::Explicit, where);
+}
+
+}  // namespace etch

@@ -1,0 +1,106 @@
+// The recorder: defers ops while a traced body runs, matches them against the site's trie, and flushes them.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <source_location>
+#include <span>
+#include <vector>
+
+#include <absl/container/flat_hash_map.h>
+
+#include "runtime/storage.h"
+#include "tracer/op.h"
+#include "tracer/site.h"
+
+namespace etch {
+
+/// One a thread, reused. Idle unless a scope is open.
+class Recorder final : public PendingWork {
+ public:
+  /// The recorder that defers ops on this thread now; null outside traces.
+  static Recorder* active() { return active_; }
+
+  /// Defers `call`: numbers its storages, moves the cursor, marks what is written. Fresh output storages are
+  /// deferred ones; others are written in place (their version is bumped). Throws TraceError for a storage
+  /// that is deferred or has a pending write in another thread's trace.
+  void record(const OpCall& call);
+
+  /// Does all pending work: replays the path's executable, or runs the ops one by one.
+  void flush(FlushReason reason, std::source_location where = std::source_location::current());
+
+  /// Whether ops are pending.
+  bool empty() const { return ops_.empty(); }
+
+  void settle(Storage& storage) override;
+  void settle_before_write(Storage& storage) override;
+
+  /// Where the host asks for a value, for explain(): set before a read that may flush.
+  static void note_host_access(std::source_location where) { host_access_ = where; }
+
+ private:
+  friend class TraceScope;
+  struct External {
+    int number;
+    uint32_t version;  ///< at the first use, plus our own writes
+  };
+  struct PendingOp {
+    PathNode* node;
+    uint32_t first_value;  ///< into values_: inputs, then outputs
+  };
+  struct Pending;  // the stream, moved out of the recorder while it is flushed
+
+  static Recorder& of_this_thread();
+  void open(Site& site);
+  void close() noexcept;
+  void abandon() noexcept;
+  void give_up();
+  void check_operand(const Operand& operand, Op op) const;
+  void append_operand(const Operand& operand, bool written);
+  int number_external(Storage& storage);
+  void move_cursor(const OpCall& call);
+  void record_foreign(const OpCall& call);
+  Storage& snapshot_of(Storage& storage);
+  bool externals_outgrew_limit();
+  Pending take_pending();
+  void flush_pending(FlushReason reason, std::source_location where, bool may_compile);
+
+  static thread_local Recorder* active_;
+  static thread_local std::source_location host_access_;
+
+  Site* site_ = nullptr;
+  int depth_ = 0;
+  PathNode* cursor_ = nullptr;
+  std::vector<PendingOp> ops_;
+  std::vector<OperandValue> values_;
+  std::vector<Ref<Storage>> storages_;  ///< by number
+  absl::flat_hash_map<const Storage*, External> externals_;
+  absl::flat_hash_map<const Storage*, Ref<Storage>> snapshots_;  ///< of foreign memory, since the last flush
+  std::vector<uint64_t> words_;                                  ///< key of the op being recorded
+  std::vector<RecordedStorage> new_storages_;                    ///< numbered by the op being recorded
+  int64_t external_bytes_ = 0;  ///< of externals numbered since the last look at who else holds them
+};
+
+/// A traced function's body. Opening one inside another on the same thread inlines it.
+class TraceScope {
+ public:
+  explicit TraceScope(Site& site);
+  /// Flushes if the body has finished; drops to eager execution of what is reachable if an exception is in
+  /// flight. Never throws when unwinding; otherwise it may, so call finish() first where that matters.
+  ~TraceScope() noexcept(false);
+  /// Flushes and closes the scope; throws what the flush throws.
+  void finish();
+  TraceScope(const TraceScope&) = delete;
+  TraceScope& operator=(const TraceScope&) = delete;
+
+ private:
+  Site* site_;
+  Recorder* recorder_ = nullptr;  ///< null: eager, or finished
+  bool nested_ = false;
+  int exceptions_;
+};
+
+/// Does this thread's pending work now, if any: before handing tensors to another thread.
+void flush(std::source_location where = std::source_location::current());
+
+}  // namespace etch

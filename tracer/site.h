@@ -1,0 +1,100 @@
+// A traced call site: the trie of op streams seen there, and what is known about each way a stream ended.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <source_location>
+#include <string>
+#include <vector>
+
+#include "tracer/path.h"
+
+namespace etch {
+
+/// Why a stream of ops ended.
+enum class FlushReason : uint8_t { EndOfBody, HostRead, HostWrite, Explicit, Limit };
+std::string_view describe(FlushReason reason);
+
+struct PathNode;
+
+/// What happens when a flush comes at a given point of the trie.
+struct PathEnd {
+  std::mutex mutex;
+  PathNode* node = nullptr;
+  FlushReason reason = FlushReason::EndOfBody;
+  std::source_location where;
+  std::vector<Ref<Executable>> executables;
+  std::vector<LiveSet> live_sets;  ///< seen since the last compile, without an executable for them
+  int64_t compiled_calls = 0;
+  int64_t eager_calls = 0;
+  int64_t declined_calls = 0;  ///< an executable's check failed: run op by op
+  int compiles = 0;
+  bool compiling = false;
+  double compile_ms = 0;
+  std::string compile_error;  ///< why this path stays eager; empty if it does not
+  std::unique_ptr<Path> path;
+};
+
+/// One op of a stream. Nodes are never removed while their site lives; children are read without a lock.
+struct PathNode {
+  RecordedOp op;
+  std::vector<uint64_t> key;  ///< everything that must agree for the cursor to move here
+  PathNode* parent = nullptr;
+  int depth = 0;  ///< ops from the root to here, this one included
+  std::atomic<PathNode*> first_child{nullptr};
+  std::atomic<PathNode*> next_sibling{nullptr};
+  std::atomic<PathEnd*> end{nullptr};
+  std::vector<RecordedStorage> new_storages;  ///< numbered for the first time by this op
+
+  /// The child with exactly this key, or null.
+  PathNode* find(const std::vector<uint64_t>& words) const;
+};
+
+struct SiteOptions {
+  std::string name = "traced function";
+  int compile_at = 2;  ///< compile a path at this sighting; 1: before its first run
+  int max_paths = 16;  ///< then the site runs eagerly and inserts nothing more
+  int64_t memory_budget = 0;
+};
+
+/// One traced function. May be entered from many threads at once.
+class Site {
+ public:
+  explicit Site(SiteOptions options);
+  ~Site();
+  Site(const Site&) = delete;
+  Site& operator=(const Site&) = delete;
+
+  const SiteOptions& options() const { return options_; }
+  PathNode* root() { return &root_; }
+  /// The child of `parent` with this key, made if there is none yet.
+  PathNode* insert(PathNode* parent, const std::vector<uint64_t>& key, const RecordedOp& op,
+                   std::vector<RecordedStorage> new_storages);
+  /// The end at `node`; a new one is counted as a path. Null when the site has given up.
+  PathEnd* end_at(PathNode* node, FlushReason reason, std::source_location where);
+  bool gave_up() const { return gave_up_.load(std::memory_order_relaxed); }
+
+  /// Ends in order of creation, for reports.
+  std::vector<PathEnd*> ends() const;
+  std::atomic<int64_t> calls{0};
+  std::atomic<int64_t> eager_calls_after_giving_up{0};
+
+ private:
+  SiteOptions options_;
+  PathNode root_;
+  mutable std::mutex mutex_;
+  std::deque<std::unique_ptr<PathNode>> nodes_;
+  std::deque<std::unique_ptr<PathEnd>> ends_;
+  std::atomic<bool> gave_up_{false};
+};
+
+/// The ops from the root to `node`, with the storages they number.
+Path path_to(const PathNode* node);
+
+/// Where this path left the one it shares a beginning with, in words; empty for a site's first path.
+std::string describe_divergence(const PathNode* node);
+
+}  // namespace etch
