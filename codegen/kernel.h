@@ -21,6 +21,9 @@ union KernelScalar {
   int64_t i64;
 };
 
+/// `scalar` in the type that kernels compute in for `dtype` (a GraphOperand's).
+KernelScalar kernel_scalar(const Scalar& scalar, DType dtype);
+
 /// Iterations [begin, end) of one phase. `pointers[i]` is the first element of window i; the last one is
 /// scratch if the kernel asks for any.
 using HostFunction = void (*)(char* const* pointers, const int64_t* dims, const KernelScalar* scalars,
@@ -37,8 +40,11 @@ struct LoweredKernel {
   std::string name;         ///< a valid C identifier made from the ops and a hash of the structure
   std::string host_source;  ///< functions <name>_0, <name>_1, .. (a phase each), without the shared prelude
   std::string cuda_source;  ///< __global__ functions of the same names
-  std::vector<GraphOperand> pointers;  ///< windows, in argument order; duplicates removed
-  std::vector<bool> written;           ///< of each pointer
+  /// Windows, in argument order; duplicates removed. Two of one geometry may share memory (a written one that
+  /// takes over an input's bytes): an iteration reads an element before it writes it. Any other overlap with
+  /// a written window is not allowed.
+  std::vector<GraphOperand> pointers;
+  std::vector<bool> written;  ///< of each pointer
   std::vector<int64_t> dims;
   std::vector<GraphOperand> scalars;
   std::vector<KernelPhase> phases;

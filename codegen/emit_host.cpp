@@ -1,0 +1,44 @@
+// The host dialect: functions over a range of iterations, for the C++ compiler.
+#include "codegen/kernel.h"
+#include "codegen/loop.h"
+#include "runtime/error.h"
+
+namespace etch {
+
+extern const char kScalarMathSource[];
+
+namespace codegen {
+namespace {
+
+constexpr std::string_view kSupport = R"text(
+#if defined(__clang__)
+#define ETCH_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define ETCH_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+)text";
+
+std::string open(const std::string& name, const LoopNest&, std::string_view) {
+  return concat(
+      {"namespace etch::scalar {\nextern \"C\" void ", name,
+       "(char* const* pointers, const i64* dims, const KernelScalar* scalars, i64 begin, i64 end) {\n"});
+}
+
+}  // namespace
+
+const Dialect& host_dialect() {
+  // Loops are promised to be independent rather than pointers to be distinct: windows may be the same one,
+  // with an element read and then written by one iteration.
+  static constexpr Dialect kDialect{open,        "{", "}\n}  // namespace etch::scalar\n", "ETCH_INDEPENDENT",
+                                    kColumnTile, true};
+  return kDialect;
+}
+
+const std::string& host_prelude() {
+  static const std::string* const text =
+      new std::string(concat({kScalarMathSource, kSupport, op_definitions()}));
+  return *text;
+}
+
+}  // namespace codegen
+}  // namespace etch
