@@ -255,10 +255,10 @@ bool Lowering::disjoint(const Access& a, const Access& b) const {
   int64_t extent_a = 1, extent_b = 1;
   std::vector<std::pair<int64_t, int64_t>> dims;
   for (int i = 0; i < nd_; ++i) {
-    if (size_[i] == 0) return true;
-    extent_a += a.strides[i] * (size_[i] - 1);
-    extent_b += b.strides[i] * (size_[i] - 1);
-    dims.emplace_back(a.strides[i], size_[i]);
+    const int64_t size = std::max<int64_t>(size_[i], 1);
+    extent_a += a.strides[i] * (size - 1);
+    extent_b += b.strides[i] * (size - 1);
+    dims.emplace_back(a.strides[i], size);
   }
   if (a.offset + extent_a <= b.offset || b.offset + extent_b <= a.offset) return true;
   if (!same_elements(a, b)) return false;
