@@ -1,7 +1,7 @@
 # The everyday commands; CMakeLists.txt is the build itself.
 BUILD ?= build
 JOBS ?= $(shell nproc)
-DATA ?= examples/data
+DATA ?= $(firstword $(wildcard examples/data/digits) examples/data)
 
 .PHONY: demo test bench format clean deps configure
 

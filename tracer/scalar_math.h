@@ -512,14 +512,15 @@ ETCH_FN T divide_integer(T a, T b) {
   const T q = static_cast<T>(a / (((b == T(0)) | negate) ? T(1) : b));
   return b == T(0) ? T(0) : (negate ? static_cast<T>(0 - static_cast<u64>(a)) : q);
 }
-/// Quotient towards negative infinity. Up to 32 bits through double, which is exact there and vectorises.
+/// Quotient towards negative infinity; the most negative value by -1 wraps. Up to 32 bits through double,
+/// which is exact there and vectorises.
 template <class T>
 ETCH_FN T floor_divide(T a, T b) {
   if constexpr (kFloating<T>) {
     return floor_divide_floating(a, b);
-  } else if constexpr (sizeof(T) <= 4 && !ETCH_SCALAR_CUDA) {
+  } else if constexpr ((sizeof(T) < 4 || kSame<T, i32>)&&!ETCH_SCALAR_CUDA) {
     const double q = floor(static_cast<double>(a) / static_cast<double>(b == T(0) ? T(1) : b));
-    return b == T(0) ? T(0) : static_cast<T>(static_cast<i64>(q));
+    return b == T(0) ? T(0) : static_cast<T>(static_cast<i32>(q > 0x1.fffffffcp30 ? -0x1p31 : q));
   } else {
     const T q = divide_integer(a, b);
     const T m = static_cast<T>(static_cast<u64>(a) - static_cast<u64>(q) * static_cast<u64>(b));
@@ -674,10 +675,10 @@ struct Random4 {
   u32 a, b, c, d;
 };
 ETCH_FN Random4 philox4x32(u32 key_lo, u32 key_hi, u32 c0, u32 c1, u32 c2, u32 c3) {
-#if ETCH_SCALAR_CUDA
-  using Word = u32;
+#if defined(__AVX512DQ__) && !ETCH_SCALAR_CUDA
+  using Word = u64;  // vectorises best where 64-bit lanes multiply
 #else
-  using Word = u64;  // one lane width throughout vectorises best
+  using Word = u32;
 #endif
   Word w0 = c0, w1 = c1, w2 = c2, w3 = c3;
   for (int round = 0; round < 10; ++round) {

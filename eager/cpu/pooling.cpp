@@ -1,5 +1,5 @@
-// A task is one pixel with strips of channels, so that the inner loop runs along channels-last memory.
-// Backward passes gather: no task writes where another does.
+// Forward kernels run a strip of channels per output pixel, so that the inner loop runs along channels-last
+// memory. Backward kernels scatter into images and channels of their own.
 #include "eager/cpu/pooling.h"
 
 #include <algorithm>
@@ -26,15 +26,6 @@ Range window(const PoolGeometry& g, int axis, int64_t o) {
   const int64_t end = std::min(begin + (g.kernel[axis] - 1) * step + 1, size);
   if (begin < 0) begin += (-begin + step - 1) / step * step;
   return {begin, end, step};
-}
-
-/// The windows that may contain input position `i` along an axis.
-Range covering(const PoolGeometry& g, int axis, int64_t i) {
-  const int64_t size = axis == 0 ? g.h : g.w, out = axis == 0 ? g.h_out : g.w_out;
-  if (g.adaptive) return {i * out / size, ((i + 1) * out + size - 1) / size, 1};
-  const int64_t reach = (g.kernel[axis] - 1) * g.dilation[axis], place = i + g.padding[axis];
-  const int64_t begin = place <= reach ? 0 : (place - reach + g.stride[axis] - 1) / g.stride[axis];
-  return {begin, std::min(out, place / g.stride[axis] + 1), 1};
 }
 
 int64_t extent(const PoolGeometry& g, int axis, int64_t o) {
@@ -87,6 +78,28 @@ void store(const T* values, int64_t count, T* target, int64_t target_stride) {
   });
 }
 
+/// Calls f(n, channel, count) over strips of channels of images that together cover x, after setting them to
+/// zero: a strip belongs to one task, so that windows can be scattered into it in their order.
+template <class T, class F>
+void scatter_strips(const PoolGeometry& g, T* dx, F f) {
+  // Narrow strips only where there are few images: the width does not change the sums.
+  int64_t width = kStrip;
+  while (width > 16 && g.n * ((g.c + width - 1) / width) < 2 * num_threads()) width /= 2;
+  const int64_t strips = (g.c + width - 1) / width;
+  const int64_t grain = std::max<int64_t>(1, 16384 / std::max<int64_t>(1, g.h * g.w * width));
+  parallel_for(g.n * strips, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t n = task / strips, channel = task % strips * width;
+      const int64_t count = std::min(width, g.c - channel);
+      const T zeros[kStrip] = {};
+      for (int64_t h = 0; h < g.h; ++h)
+        for (int64_t w = 0; w < g.w; ++w)
+          store(zeros, count, dx + offset(g.x_strides, n, channel, h, w), g.x_strides[1]);
+      f(n, channel, count);
+    }
+  });
+}
+
 }  // namespace
 
 template <class T>
@@ -123,36 +136,48 @@ void max_pool2d_forward(const PoolGeometry& g, const T* x, T* y, int64_t* indice
 
 template <class T>
 void max_pool2d_backward(const PoolGeometry& g, const T* dy, const int64_t* indices, T* dx) {
-  for_each_strip(g.n, g.c, g.h, g.w, 4, [&](int64_t n, int64_t h, int64_t w, int64_t channel, int64_t count) {
-    const Range rows = covering(g, 0, h), columns = covering(g, 1, w);
-    const int64_t place = h * g.w + w;
-    T sums[kStrip] = {};
-    for (int64_t ho = rows.begin; ho < rows.end; ++ho)
-      for (int64_t wo = columns.begin; wo < columns.end; ++wo) {
+  // In a dense layout an index is a multiple of the column stride.
+  const bool dense_rows = g.x_strides[2] == g.w * g.x_strides[3];
+  scatter_strips(g, dx, [&](int64_t n, int64_t channel, int64_t count) {
+    T* target = dx + offset(g.x_strides, n, channel, 0, 0);
+    for (int64_t ho = 0; ho < g.h_out; ++ho)
+      for (int64_t wo = 0; wo < g.w_out; ++wo) {
         const int64_t start = offset(g.y_strides, n, channel, ho, wo);
-        with_stride(g.y_strides[1], [&](auto stride) {
-          for (int64_t i = 0; i < count; ++i)
-            sums[i] += indices[start + i * stride] == place ? dy[start + i * stride] : T(0);
-        });
+        for (int64_t i = 0; i < count; ++i) {
+          const int64_t place = indices[start + i * g.y_strides[1]];
+          const int64_t pixel = dense_rows ? place * g.x_strides[3]
+                                           : place / g.w * g.x_strides[2] + place % g.w * g.x_strides[3];
+          target[pixel + i * g.x_strides[1]] += dy[start + i * g.y_strides[1]];
+        }
       }
-    store(sums, count, dx + offset(g.x_strides, n, channel, h, w), g.x_strides[1]);
   });
 }
 
 template <class T>
 void avg_pool2d_forward(const PoolGeometry& g, const T* x, T* y) {
+  constexpr int64_t kLanes = 16;
+  if (g.h_out * g.w_out == 0) return;
   const int64_t work = g.adaptive ? extent(g, 0, 0) * extent(g, 1, 0) : g.kernel[0] * g.kernel[1];
   for_each_strip(g.n, g.c, g.h_out, g.w_out, work,
                  [&](int64_t n, int64_t ho, int64_t wo, int64_t channel, int64_t count) {
                    const Range rows = window(g, 0, ho), columns = window(g, 1, wo);
                    T sums[kStrip] = {};
-                   for (int64_t h = rows.begin; h < rows.end; ++h)
-                     for (int64_t w = columns.begin; w < columns.end; ++w) {
-                       const T* source = x + offset(g.x_strides, n, channel, h, w);
-                       with_stride(g.x_strides[1], [&](auto stride) {
-                         for (int64_t i = 0; i < count; ++i) sums[i] += source[i * stride];
-                       });
-                     }
+                   auto add = [&](int64_t first, auto lanes, auto stride) {
+                     T part[kLanes] = {};
+                     const T* image = x + offset(g.x_strides, n, channel + first, 0, 0);
+                     for (int64_t h = rows.begin; h < rows.end; ++h)
+                       for (int64_t w = columns.begin; w < columns.end; ++w) {
+                         const T* source = image + h * g.x_strides[2] + w * g.x_strides[3];
+                         for (int64_t i = 0; i < lanes; ++i) part[i] += source[i * stride];
+                       }
+                     for (int64_t i = 0; i < lanes; ++i) sums[first + i] = part[i];
+                   };
+                   with_stride(g.x_strides[1], [&](auto stride) {
+                     int64_t first = 0;
+                     for (; first + kLanes <= count; first += kLanes)
+                       add(first, std::integral_constant<int64_t, kLanes>(), stride);
+                     if (first < count) add(first, count - first, stride);
+                   });
                    const T size = static_cast<T>(divisor(g, ho, wo));
                    for (int64_t i = 0; i < count; ++i) sums[i] /= size;
                    store(sums, count, y + offset(g.y_strides, n, channel, ho, wo), g.y_strides[1]);
@@ -161,18 +186,22 @@ void avg_pool2d_forward(const PoolGeometry& g, const T* x, T* y) {
 
 template <class T>
 void avg_pool2d_backward(const PoolGeometry& g, const T* dy, T* dx) {
-  for_each_strip(g.n, g.c, g.h, g.w, 4, [&](int64_t n, int64_t h, int64_t w, int64_t channel, int64_t count) {
-    const Range rows = covering(g, 0, h), columns = covering(g, 1, w);
-    T sums[kStrip] = {};
-    for (int64_t ho = rows.begin; ho < rows.end; ++ho)
-      for (int64_t wo = columns.begin; wo < columns.end; ++wo) {
+  scatter_strips(g, dx, [&](int64_t n, int64_t channel, int64_t count) {
+    for (int64_t ho = 0; ho < g.h_out; ++ho)
+      for (int64_t wo = 0; wo < g.w_out; ++wo) {
+        const Range rows = window(g, 0, ho), columns = window(g, 1, wo);
         const T* source = dy + offset(g.y_strides, n, channel, ho, wo);
         const T size = static_cast<T>(divisor(g, ho, wo));
-        with_stride(g.y_strides[1], [&](auto stride) {
-          for (int64_t i = 0; i < count; ++i) sums[i] += source[i * stride] / size;
-        });
+        T shares[kStrip];
+        for (int64_t i = 0; i < count; ++i) shares[i] = source[i * g.y_strides[1]] / size;
+        for (int64_t h = rows.begin; h < rows.end; ++h)
+          for (int64_t w = columns.begin; w < columns.end; ++w) {
+            T* target = dx + offset(g.x_strides, n, channel, h, w);
+            with_stride(g.x_strides[1], [&](auto stride) {
+              for (int64_t i = 0; i < count; ++i) target[i * stride] += shares[i];
+            });
+          }
       }
-    store(sums, count, dx + offset(g.x_strides, n, channel, h, w), g.x_strides[1]);
   });
 }
 

@@ -199,7 +199,7 @@ TEST(AvgPool2d, ForwardAndBackward) {
 }
 
 TEST(AvgPool2d, Adaptive) {
-  for (int64_t out : {1, 2, 3, 5, 7})
+  for (int64_t out : {0, 1, 2, 3, 5, 7, 8})
     for_layouts([&](Layout x, Layout y) {
       auto g = pool({2, 6, 7, 5, 1}, x, y);
       g.adaptive = true;
