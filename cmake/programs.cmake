@@ -16,7 +16,7 @@ function(etch_add_program folder source)
   get_filename_component(name ${source} NAME_WE)
   add_executable(${name} ${source})
   etch_configure_program(${name})
-  target_link_libraries(${name} PRIVATE etch ${ARGN})
+  target_link_libraries(${name} PRIVATE etch absl::flags absl::flags_parse absl::flags_usage ${ARGN})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${folder})
 endfunction()
 

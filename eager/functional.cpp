@@ -18,18 +18,19 @@ void check_defined(std::string_view op, std::initializer_list<const Tensor*> ten
 Tensor matmul_batched(const Tensor& a, const Tensor& b) {
   Tensor y = apply(Op::matmul, {a, b}, {}, a.dtype());
   if (needs_tape({&a, &b}))
-    record_on_tape(
-        "matmul", {&a, &b}, {&y},
-        [need_a = a.requires_grad(), a_sizes = a.sizes(), b_sizes = b.sizes(),
-         a = SavedTensor(b.requires_grad() ? a : Tensor(), "matmul"),
-         b = SavedTensor(need_a ? b : Tensor(), "matmul")](std::span<const Tensor> gradients,
-                                                           InputGradients inputs) {
-          const Tensor& g = gradients[0];
-          if (inputs.needs(0))
-            inputs.set(0, reduce_to(matmul_batched(g, b.unpack().transpose(-1, -2)), a_sizes, g.dtype()));
-          if (inputs.needs(1))
-            inputs.set(1, reduce_to(matmul_batched(a.unpack().transpose(-1, -2), g), b_sizes, g.dtype()));
-        });
+    record_on_tape("matmul", {&a, &b}, {&y},
+                   [a_sizes = a.sizes(), b_sizes = b.sizes(),
+                    saved_a = SavedTensor(b.requires_grad() ? a : Tensor(), "matmul"),
+                    saved_b = SavedTensor(a.requires_grad() ? b : Tensor(), "matmul")](
+                       std::span<const Tensor> gradients, InputGradients inputs) {
+                     const Tensor& g = gradients[0];
+                     if (inputs.needs(0))
+                       inputs.set(0, reduce_to(matmul_batched(g, saved_b.unpack().transpose(-1, -2)), a_sizes,
+                                               g.dtype()));
+                     if (inputs.needs(1))
+                       inputs.set(1, reduce_to(matmul_batched(saved_a.unpack().transpose(-1, -2), g), b_sizes,
+                                               g.dtype()));
+                   });
   return y;
 }
 

@@ -11,6 +11,8 @@
 
 namespace etch {
 
+thread_local PendingWork* active_work = nullptr;
+
 struct Storage::Extra {
   std::exception_ptr failure;
   std::vector<std::function<void()>> releases;  // guarded by the registry's mutex
@@ -165,6 +167,7 @@ const void* Storage::data_for_read() {
 }
 
 void* Storage::data_for_write() {
+  if (active_work) active_work->settle_before_write(*this);
   data_for_read();
   bump_version();
   return data_;
