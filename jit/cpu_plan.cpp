@@ -1,0 +1,297 @@
+// Replay on the CPU: resolving addresses, running kernels and library calls.
+#include "jit/cpu_plan.h"
+
+#include <absl/container/inlined_vector.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <map>
+
+#include "jit/graph_facts.h"
+#include "runtime/config.h"
+#include "runtime/parallel.h"
+
+namespace etch::jit {
+namespace {
+
+/// Elements of the widest window that the node touches.
+int64_t widest(const Node& node) {
+  int64_t most = 0;
+  for (const Node& inner : node.group->body) {
+    for (const GraphOperand& in : inner.inputs)
+      if (in.is_tensor()) most = std::max(most, in.geometry.numel());
+    for (const GraphOperand& out : inner.outputs) most = std::max(most, out.geometry.numel());
+  }
+  return most;
+}
+
+Operand operand_template(const GraphOperand& operand) {
+  Operand result;
+  result.dtype = operand.dtype;
+  result.present = operand.kind != GraphOperand::Kind::Absent;
+  if (operand.is_tensor()) result.geometry = &operand.geometry;
+  result.scalar = operand.scalar;
+  return result;
+}
+
+}  // namespace
+
+int64_t cpu_scratch_bytes(const Node& node, const codegen::LoweredKernel& lowered) {
+  if (node.op == Op::fused) return lowered.scratch_bytes;
+  std::vector<Operand> operands;
+  for (const GraphOperand& input : node.inputs) operands.push_back(operand_template(input));
+  for (const GraphOperand& output : node.outputs) operands.push_back(operand_template(output));
+  const std::span<const Operand> all(operands);
+  const OpCall call{node.op, all.first(node.inputs.size()), all.subspan(node.inputs.size()), node.attrs};
+  return static_cast<int64_t>(executor(DeviceType::Cpu).scratch_bytes(call));
+}
+
+// A step may write its output over an input when every element is read only for the same element of the
+// output: pointwise nodes, and groups at the level of their widest windows (a row's result may be stored
+// while the row is still being read). One dtype, or the compiler could move a load behind the store.
+bool CpuShareRule::may_share(int at, const GraphOperand& input, const GraphOperand& output) const {
+  const Node& node = graph_.nodes[at];
+  if (node.op != Op::fused && !is_pointwise(node)) return false;
+  if (input.dtype != output.dtype || !(input.geometry == output.geometry)) return false;
+  for (const GraphOperand& other : node.inputs)
+    if (other.is_tensor() && other.buffer == input.buffer && !same_window(other, input)) return false;
+  return node.op != Op::fused || output.geometry.numel() == widest(node);
+}
+
+/// The numbers of one call.
+struct CpuPlan::Frame {
+  std::span<const OperandValue> values;
+  absl::InlinedVector<char*, 64> bases;
+
+  char* at(const Address& a) const {
+    char* data = bases[a.base] + a.offset;
+    return a.slot < 0 ? data : data + values[a.slot].offset * a.item;
+  }
+  const Scalar& at(const ScalarSource& s) const { return s.slot < 0 ? s.scalar : values[s.slot].scalar; }
+};
+
+/// All blocks of one call; what is not handed over goes back.
+class CpuPlan::Memory {
+ public:
+  explicit Memory(Device device) : device_(device) {}
+  ~Memory() {
+    for (void* block : blocks_)
+      if (block) deallocate(device_, block);
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  char* add(int64_t bytes, MemoryCategory category) {
+    blocks_.push_back(allocate(device_, static_cast<size_t>(bytes), category));
+    return static_cast<char*>(blocks_.back());
+  }
+  void* hand_over(size_t at) { return std::exchange(blocks_[at], nullptr); }
+
+ private:
+  Device device_;
+  absl::InlinedVector<void*, 16> blocks_;
+};
+
+CpuPlan::CpuPlan(CpuProgram program, const LiveSet& live, ExecutableStatistics statistics,
+                 std::string final_graph)
+    : program_(std::move(program)) {
+  live_ = live;
+  statistics_ = std::move(statistics);
+  final_graph_ = std::move(final_graph);
+  const Graph& graph = program_.graph;
+  base_of_buffer_.assign(graph.buffers.size(), -1);
+  auto add_base = [this](int buffer) {
+    if (base_of_buffer_[buffer] >= 0) return;
+    base_buffers_.push_back(buffer);
+    base_of_buffer_[buffer] = static_cast<int>(base_buffers_.size());
+  };
+  auto add_externals = [&](const Node& node) {
+    for (const auto* operands : {&node.inputs, &node.outputs})
+      for (const GraphOperand& operand : *operands)
+        if (operand.is_tensor() && graph.buffers[operand.buffer].kind == GraphBuffer::Kind::External)
+          add_base(operand.buffer);
+  };
+  for (const Node& node : graph.nodes) add_externals(node);
+  for (const Node& node : program_.checks) add_externals(node);
+  first_output_base_ = static_cast<int>(base_buffers_.size()) + 1;
+  for (size_t b = 0; b < graph.buffers.size(); ++b)
+    if (graph.buffers[b].kind == GraphBuffer::Kind::Output) add_base(static_cast<int>(b));
+
+  for (const Node& check : program_.checks) checks_.push_back(make_call(check, true));
+  steps_.resize(graph.nodes.size());
+  timings_ = std::make_unique<Timing[]>(steps_.size());
+  const std::vector<BufferFacts> facts = buffer_facts(graph);
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    Step& step = steps_[i];
+    step.scratch = program_.memory.scratch[i];
+    if (graph.nodes[i].op != Op::fused) {
+      const Node& node = graph.nodes[i];
+      step.call = make_call(node, false);
+      step.call.checks = checked_operand(node) >= 0 && !checks_early(graph, facts, node);
+      continue;
+    }
+    step.kernel = &program_.lowered[i];
+    step.phases = program_.loaded[i].phases.data();
+    for (const GraphOperand& window : step.kernel->pointers) step.pointers.push_back(resolve(window));
+    for (const GraphOperand& s : step.kernel->scalars) step.scalars.push_back({s.slot, s.dtype, s.scalar});
+    for (auto [read, written] : step.kernel->same_address)
+      same_address_.push_back({step.pointers[read], step.pointers[written]});
+  }
+}
+
+CpuPlan::Address CpuPlan::resolve(const GraphOperand& operand) {
+  const int64_t item = static_cast<int64_t>(item_size(operand.dtype));
+  Address result{0, operand.slot, operand.offset * item, item};
+  if (base_of_buffer_[operand.buffer] >= 0) {
+    result.base = base_of_buffer_[operand.buffer];
+    return result;
+  }
+  const Place& place = program_.memory.places[operand.buffer];
+  if (place.output >= 0)
+    result.base = base_of_buffer_[place.output];
+  else
+    result.offset += place.offset;
+  return result;
+}
+
+CpuPlan::Call CpuPlan::make_call(const Node& node, bool for_check) {
+  Call call;
+  call.node = &node;
+  for (const auto* operands : {&node.inputs, &node.outputs})
+    for (const GraphOperand& operand : *operands) {
+      call.operands.push_back(operand_template(operand));
+      OperandSource& source = call.sources.emplace_back();
+      source.scalar = {operand.slot, operand.dtype, operand.scalar};
+      // A check reads externals only; its other operands have no bytes yet.
+      source.address.base = -1;
+      if (operand.is_tensor() && (!for_check || base_of_buffer_[operand.buffer] >= 0))
+        source.address = resolve(operand);
+    }
+  for (const GraphOperand& output : node.outputs)
+    for (const GraphOperand& input : node.inputs)
+      if (input.is_tensor() && input.buffer == output.buffer)
+        call.aliases = call.aliases || !is_pointwise(node) || !same_window(input, output);
+  return call;
+}
+
+void CpuPlan::fill(const Call& call, const Frame& frame, Operand* operands) const {
+  for (size_t i = 0; i < call.operands.size(); ++i) {
+    operands[i] = call.operands[i];
+    const OperandSource& source = call.sources[i];
+    if (operands[i].is_tensor())
+      operands[i].base = source.address.base < 0 ? nullptr : frame.at(source.address);
+    else if (operands[i].present)
+      operands[i].scalar = frame.at(source.scalar);
+  }
+}
+
+void CpuPlan::run_kernel(const Step& step, const Frame& frame) const {
+  absl::InlinedVector<char*, 64> pointers(step.pointers.size() + 1);
+  for (size_t i = 0; i < step.pointers.size(); ++i) pointers[i] = frame.at(step.pointers[i]);
+  pointers.back() = step.scratch >= 0 ? frame.bases[0] + step.scratch : nullptr;
+  absl::InlinedVector<codegen::KernelScalar, 16> scalars(step.scalars.size());
+  for (size_t i = 0; i < step.scalars.size(); ++i)
+    scalars[i] = codegen::kernel_scalar(frame.at(step.scalars[i]), step.scalars[i].dtype);
+  const codegen::LoweredKernel& kernel = *step.kernel;
+  for (size_t p = 0; p < kernel.phases.size(); ++p) {
+    const codegen::HostFunction function = step.phases[p];
+    if (kernel.phases[p].count == 0) continue;
+    parallel_for(kernel.phases[p].count, kernel.phases[p].grain, [&](int64_t begin, int64_t end) {
+      function(pointers.data(), kernel.dims.data(), scalars.data(), begin, end);
+    });
+  }
+}
+
+void CpuPlan::run_step(const Step& step, const Frame& frame) const {
+  if (step.kernel) return run_kernel(step, frame);
+  Operand operands[kMaxInputs + kMaxOutputs];
+  fill(step.call, frame, operands);
+  const Node& node = *step.call.node;
+  const std::span<const Operand> all(operands, step.call.operands.size());
+  const OpCall call{node.op, all.first(node.inputs.size()), all.subspan(node.inputs.size()), node.attrs};
+  if (step.call.aliases) return execute(call);
+  if (step.call.checks) check_data(call);
+  void* scratch = step.scratch >= 0 ? frame.bases[0] + step.scratch : nullptr;
+  if (!executor(DeviceType::Cpu).run(call, scratch)) execute(call);
+}
+
+bool CpuPlan::run(const Segment& segment) const {
+  const Graph& graph = program_.graph;
+  Frame frame;
+  frame.values = segment.values;
+  frame.bases.resize(base_buffers_.size() + 1);
+  for (int base = 1; base < first_output_base_; ++base) {
+    const GraphBuffer& buffer = graph.buffers[base_buffers_[base - 1]];
+    const Storage* storage = segment.storages[buffer.number];
+    if (static_cast<int64_t>(storage->bytes()) != buffer.bytes) return false;
+    frame.bases[base] = static_cast<char*>(storage->raw_data());
+  }
+  for (const Call& check : checks_) {
+    Operand operands[kMaxInputs + kMaxOutputs];
+    fill(check, frame, operands);
+    const Node& node = *check.node;
+    const std::span<const Operand> all(operands, check.operands.size());
+    try {
+      check_data({node.op, all.first(node.inputs.size()), all.subspan(node.inputs.size()), node.attrs});
+    } catch (const Error&) {
+      return false;
+    }
+  }
+
+  Memory memory(graph.device);
+  const bool arena = program_.memory.arena_bytes > 0;
+  frame.bases[0] = arena ? memory.add(program_.memory.arena_bytes, MemoryCategory::Arena) : nullptr;
+  const size_t first_block = arena;
+  for (size_t base = first_output_base_; base < frame.bases.size(); ++base) {
+    const GraphBuffer& buffer = graph.buffers[base_buffers_[base - 1]];
+    const bool lives = segment.live[buffer.number];
+    frame.bases[base] = memory.add(
+        buffer.bytes, lives ? segment.storages[buffer.number]->category() : MemoryCategory::Temporary);
+  }
+  for (const AddressPair& pair : same_address_)
+    if (frame.at(pair.a) != frame.at(pair.b)) return false;
+
+  const bool poison = config().poison;
+  const bool timed = log_enabled(3);
+  if (poison && arena) std::memset(frame.bases[0], 0xFF, program_.memory.arena_bytes);
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    if (timed) {
+      const auto start = std::chrono::steady_clock::now();
+      run_step(steps_[i], frame);
+      const auto time = std::chrono::steady_clock::now() - start;
+      timings_[i].runs.fetch_add(1, std::memory_order_relaxed);
+      timings_[i].nanoseconds.fetch_add(std::chrono::nanoseconds(time).count(), std::memory_order_relaxed);
+    } else {
+      run_step(steps_[i], frame);
+    }
+    if (poison)
+      for (const DeadRange& range : program_.memory.dead[i])
+        std::memset(frame.bases[0] + range.offset, 0xFF, range.bytes);
+  }
+
+  for (size_t base = first_output_base_; base < frame.bases.size(); ++base) {
+    const GraphBuffer& buffer = graph.buffers[base_buffers_[base - 1]];
+    if (!segment.live[buffer.number]) continue;
+    Storage& storage = *segment.storages[buffer.number];
+    storage.adopt(memory.hand_over(first_block + base - first_output_base_), storage.category());
+  }
+  return true;
+}
+
+std::vector<StepTime> CpuPlan::step_times() const {
+  std::map<std::string, StepTime> kinds;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    StepTime& time = kinds[std::string(name(program_.graph.nodes[i].op))];
+    time.runs += timings_[i].runs.load(std::memory_order_relaxed);
+    time.ms += static_cast<double>(timings_[i].nanoseconds.load(std::memory_order_relaxed)) * 1e-6;
+  }
+  std::vector<StepTime> result;
+  for (auto& [kind, time] : kinds) {
+    time.kind = kind;
+    result.push_back(time);
+  }
+  std::sort(result.begin(), result.end(), [](const StepTime& a, const StepTime& b) { return a.ms > b.ms; });
+  return result;
+}
+
+}  // namespace etch::jit

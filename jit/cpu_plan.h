@@ -1,0 +1,102 @@
+// A compiled path on the CPU: a flat list of steps over one arena.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "codegen/kernel.h"
+#include "jit/executable.h"
+#include "jit/memory_plan.h"
+#include "tracer/execute.h"
+
+namespace etch::jit {
+
+/// A graph after the passes with all that its replay needs.
+struct CpuProgram {
+  Graph graph;
+  /// For each node: what its fused group was lowered to; unused for other nodes.
+  std::vector<codegen::LoweredKernel> lowered;
+  std::vector<codegen::LoadedKernel> loaded;
+  MemoryPlan memory;
+  std::vector<int64_t> scratch_bytes;  ///< by node
+  std::vector<Node> checks;            ///< made before the first write; buffers are the graph's
+};
+
+/// Scratch that node `i` wants: the kernel's or the executor's.
+int64_t cpu_scratch_bytes(const Node& node, const codegen::LoweredKernel& lowered);
+/// In-place reuse on the CPU: see cpu_plan.cpp for when a step may overwrite an operand.
+class CpuShareRule : public ShareRule {
+ public:
+  explicit CpuShareRule(const Graph& graph) : graph_(graph) {}
+  bool may_share(int node, const GraphOperand& input, const GraphOperand& output) const override;
+
+ private:
+  const Graph& graph_;
+};
+
+class CpuPlan final : public PlanExecutable {
+ public:
+  CpuPlan(CpuProgram program, const LiveSet& live, ExecutableStatistics statistics, std::string final_graph);
+  bool run(const Segment& segment) const override;
+  std::vector<StepTime> step_times() const override;
+
+ private:
+  /// bases[base] + offset + the slot's offset in items.
+  struct Address {
+    int32_t base = 0;
+    int32_t slot = -1;
+    int64_t offset = 0;
+    int64_t item = 0;
+  };
+  struct ScalarSource {
+    int32_t slot = -1;
+    DType dtype = DType::F32;
+    Scalar scalar;
+  };
+  struct OperandSource {
+    Address address;
+    ScalarSource scalar;
+  };
+  /// A library or eager kernel. Templates hold everything but the numbers of a call.
+  struct Call {
+    const Node* node = nullptr;
+    std::vector<Operand> operands;  ///< inputs, then outputs
+    std::vector<OperandSource> sources;
+    bool aliases = false;  ///< a written buffer is also read: tracer's execute() compares the ranges
+    bool checks = false;   ///< its data can only be checked now
+  };
+  struct Step {
+    const codegen::LoweredKernel* kernel = nullptr;  ///< null: `call`
+    const codegen::HostFunction* phases = nullptr;
+    std::vector<Address> pointers;
+    std::vector<ScalarSource> scalars;
+    Call call;
+    int64_t scratch = -1;
+  };
+  struct AddressPair {
+    Address a, b;
+  };
+  struct Frame;
+  class Memory;
+
+  Address resolve(const GraphOperand& operand);
+  Call make_call(const Node& node, bool for_check);
+  void run_step(const Step& step, const Frame& frame) const;
+  void run_kernel(const Step& step, const Frame& frame) const;
+  void fill(const Call& call, const Frame& frame, Operand* operands) const;
+
+  CpuProgram program_;
+  std::vector<Step> steps_;
+  std::vector<Call> checks_;
+  std::vector<AddressPair> same_address_;
+  std::vector<int> base_buffers_;    ///< the buffer behind bases 1, 2, ..; base 0 is the arena
+  std::vector<int> base_of_buffer_;  ///< -1: none yet
+  int first_output_base_ = 0;
+  struct Timing {
+    std::atomic<int64_t> runs{0}, nanoseconds{0};
+  };
+  std::unique_ptr<Timing[]> timings_;
+};
+
+}  // namespace etch::jit

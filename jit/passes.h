@@ -1,0 +1,35 @@
+// The passes. Each takes a graph and returns one that computes the same bits; pipeline.cpp orders them.
+#pragma once
+
+#include "tracer/graph.h"
+
+namespace etch::jit {
+
+/// Offsets of windows as large as their buffer are zero, whatever slot they come in.
+Graph fix_offsets(Graph graph);
+/// Nodes without effect vanish, with their data checks.
+Graph eliminate_dead_code(Graph graph);
+/// A buffer that is overwritten in full becomes a new buffer at each such write, so that more buffers are
+/// values.
+Graph rename_overwritten(Graph graph);
+/// Readers of a plain copy read its source; readers of a filled buffer take the scalar.
+Graph canonicalise(Graph graph);
+/// Nodes that compute what an earlier one has computed vanish.
+Graph merge_common(Graph graph);
+/// Pointwise values kept for long, whose operands live on anyway, are computed again before their late uses.
+/// merge_common() must not run after it.
+Graph recompute(Graph graph);
+/// Pointwise, generator and reduction nodes become fused nodes.
+Graph fuse(Graph graph);
+/// A fused group computes again what it would load from another group whose operands it loads too.
+Graph inline_recomputed(Graph graph);
+/// Nodes are ordered for a low peak; program order otherwise.
+Graph order_for_memory(Graph graph);
+
+/// The node `body` becomes. `stored` says of a buffer whether anything outside reads it or it outlives the
+/// call.
+Node make_fused(std::vector<Node> body, const std::vector<bool>& stored);
+/// The graph with every fused node that `pick` chooses replaced by its body.
+Graph split_groups(Graph graph, const std::vector<bool>& pick);
+
+}  // namespace etch::jit

@@ -1,0 +1,226 @@
+// From a path to an executable: the passes in order, then memory, kernels and the plan.
+#include "jit/pipeline.h"
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+#include "jit/cpu_plan.h"
+#include "jit/graph_facts.h"
+#include "jit/passes.h"
+#include "jit/report.h"
+#include "runtime/config.h"
+#include "runtime/error.h"
+
+namespace etch::jit {
+namespace {
+
+Graph expand(Graph graph) { return expand_composites(graph); }
+
+constexpr Pass kPasses[] = {
+    {"fix_offsets", fix_offsets, true},
+    {"expand_composites", expand, false},
+    {"rename", rename_overwritten, true},
+    {"fix_expanded_offsets", fix_offsets, true},
+    {"canonicalise", canonicalise, true},
+    {"cse", merge_common, true},
+    {"dce", eliminate_dead_code, true},
+    {"recompute", recompute, true},
+    {"fuse", fuse, true},
+    {"order", order_for_memory, true},
+};
+
+class Stopwatch {
+ public:
+  double ms() const {
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+bool is_skipped(std::string_view pass) {
+  std::string_view list = config().skip_passes;
+  while (!list.empty()) {
+    const size_t comma = std::min(list.find(','), list.size());
+    if (list.substr(0, comma) == pass) return true;
+    list.remove_prefix(std::min(comma + 1, list.size()));
+  }
+  return false;
+}
+
+bool verifies() {
+#ifdef NDEBUG
+  return config().verify;
+#else
+  return true;
+#endif
+}
+
+/// A name that is unique in this process and fit for a file.
+std::string make_label(const std::string& name) {
+  static std::atomic<int> count{0};
+  std::string label = name.empty() ? "path" : name;
+  for (char& c : label)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_') c = '_';
+  if (label.size() > 60) label.resize(60);
+  return concat({label, "-", count.fetch_add(1)});
+}
+
+/// Checks that may run before anything is written: those of live ops whose operand no op of the call makes.
+std::vector<Node> early_checks(const Graph& graph) {
+  const std::vector<BufferFacts> facts = buffer_facts(graph);
+  std::vector<Node> checks;
+  for (const Node& node : graph.nodes)
+    if (checks_early(graph, facts, node)) checks.push_back(node);
+  return checks;
+}
+
+/// Lowers and loads the groups; those that no kernel could be had for become their bodies again.
+void load_kernels(CpuProgram& program, ExecutableStatistics& statistics) {
+  Graph& graph = program.graph;
+  program.lowered.resize(graph.nodes.size());
+  program.loaded.resize(graph.nodes.size());
+  std::vector<const codegen::LoweredKernel*> kernels;
+  std::vector<size_t> at;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (graph.nodes[i].op != Op::fused) continue;
+    program.lowered[i] = codegen::lower(graph.nodes[i]);
+    kernels.push_back(&program.lowered[i]);
+    at.push_back(i);
+  }
+  if (kernels.empty()) return;
+  codegen::LoadStatistics load;
+  std::vector<codegen::LoadedKernel> loaded = codegen::load_host_kernels(kernels, &load);
+  statistics.kernels_compiled = load.compiled;
+  statistics.kernels_from_cache = load.from_cache;
+  std::vector<bool> missing(graph.nodes.size(), false);
+  bool all = true;
+  for (size_t k = 0; k < at.size(); ++k) {
+    missing[at[k]] = loaded[k].phases.empty();
+    all = all && !missing[at[k]];
+    program.loaded[at[k]] = std::move(loaded[k]);
+  }
+  if (all) return;
+  std::vector<codegen::LoweredKernel> lowered;
+  std::vector<codegen::LoadedKernel> functions;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const size_t count = missing[i] ? graph.nodes[i].group->body.size() : 1;
+    lowered.resize(lowered.size() + count);
+    functions.resize(functions.size() + count);
+    if (missing[i]) continue;
+    lowered.back() = std::move(program.lowered[i]);
+    functions.back() = std::move(program.loaded[i]);
+  }
+  graph = split_groups(std::move(graph), missing);
+  program.lowered = std::move(lowered);
+  program.loaded = std::move(functions);
+}
+
+int64_t window_bytes(const GraphOperand& window) {
+  int64_t count = 1;
+  for (int i = 0; i < window.geometry.ndim(); ++i)
+    if (window.geometry.strides[i] != 0) count *= window.geometry.sizes[i];
+  return count * static_cast<int64_t>(item_size(window.dtype));
+}
+
+KernelFacts kernel_facts(const Node& node, const codegen::LoweredKernel& kernel) {
+  KernelFacts facts;
+  facts.name = kernel.name;
+  for (const Node& inner : node.group->body) {
+    if (!facts.ops.empty()) facts.ops += ' ';
+    facts.ops += name(inner.op);
+  }
+  for (const GraphOperand& window : kernel.pointers) facts.bytes += window_bytes(window);
+  return facts;
+}
+
+}  // namespace
+
+std::span<const Pass> passes() { return kPasses; }
+
+void dump(std::string_view label, std::string_view what, std::string_view text) {
+  if (config().dump_dir.empty()) return;
+  std::error_code ignored;
+  std::filesystem::create_directories(config().dump_dir, ignored);
+  std::ofstream file(std::filesystem::path(config().dump_dir) / concat({label, ".", what}));
+  file << text;
+}
+
+Graph run_passes(Graph graph, std::string_view label, std::vector<PassTime>* times) {
+  auto show = [&](std::string_view stage, int number) {
+    if (!log_enabled(5) && config().dump_dir.empty()) return;
+    const std::string text = print(graph);
+    if (log_enabled(5)) log(5, concat({label, " after ", stage, ":\n", text}));
+    const std::string file = concat({number < 10 ? "0" : "", number, "-", stage});
+    dump(label, file + ".txt", text);
+    dump(label, file + ".dot", print_dot(graph));
+  };
+  if (verifies()) verify(graph, "build");
+  show("build", 0);
+  int number = 0;
+  for (const Pass& pass : passes()) {
+    ++number;
+    if (pass.optional && is_skipped(pass.name)) continue;
+    Stopwatch watch;
+    graph = pass.run(std::move(graph));
+    if (times) times->push_back({pass.name, watch.ms(), static_cast<int>(graph.nodes.size())});
+    show(pass.name, number);
+    if (verifies()) verify(graph, pass.name);
+  }
+  return graph;
+}
+
+Ref<PlanExecutable> compile_graph(Graph graph, const LiveSet& live, const CompileOptions& options) {
+  Stopwatch watch;
+  ETCH_CHECK(graph.device.type == DeviceType::Cpu, DeviceError, "compile: expected a CPU graph, got ",
+             to_string(graph.device));
+  const std::string label = make_label(options.name);
+  ExecutableStatistics statistics;
+  statistics.nodes = static_cast<int>(graph.nodes.size());
+  CpuProgram program;
+  // Dead ops raise nothing, whether or not the pass that removes them runs.
+  program.checks = early_checks(eliminate_dead_code(graph));
+  program.graph = run_passes(std::move(graph), label, &statistics.passes);
+
+  Stopwatch kernels;
+  load_kernels(program, statistics);
+  statistics.kernel_ms = kernels.ms();
+  const size_t steps = program.graph.nodes.size();
+  program.scratch_bytes.resize(steps);
+  for (size_t i = 0; i < steps; ++i) {
+    const Node& node = program.graph.nodes[i];
+    program.scratch_bytes[i] = cpu_scratch_bytes(node, program.lowered[i]);
+    if (node.op == Op::fused) statistics.kernels.push_back(kernel_facts(node, program.lowered[i]));
+  }
+  program.memory = plan_memory(program.graph, program.scratch_bytes, CpuShareRule(program.graph));
+  statistics.steps = static_cast<int>(steps);
+  statistics.arena_bytes = program.memory.arena_bytes;
+  statistics.lower_bound_bytes = program.memory.lower_bound;
+  statistics.output_bytes = program.memory.output_bytes;
+  statistics.internal_bytes = program.memory.unshared_bytes;
+  statistics.in_place = static_cast<int>(program.memory.in_place);
+  std::string text = print(program.graph);
+  if (!config().dump_dir.empty()) {
+    dump(label, "final.txt", text);
+    dump(label, "plan.json", memory_json(program.graph, program.memory));
+    for (size_t i = 0; i < steps; ++i)
+      if (program.graph.nodes[i].op == Op::fused)
+        dump(label, program.lowered[i].name + ".cpp", program.lowered[i].host_source);
+  }
+  statistics.compile_ms = watch.ms();
+  Ref<PlanExecutable> executable(
+      new CpuPlan(std::move(program), live, std::move(statistics), std::move(text)));
+  if (log_enabled(2)) log(2, concat({"compiled ", label, ": ", executable->report()}));
+  return executable;
+}
+
+Ref<Executable> compile_path(const Path& path, const LiveSet& live, const CompileOptions& options) {
+  return compile_graph(build_graph(path, live), live, options);
+}
+
+void register_with_tracer() { register_compiler(compile_path); }
+
+}  // namespace etch::jit
