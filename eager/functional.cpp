@@ -334,7 +334,7 @@ void sgd_step(Tensor& p, const Tensor& g, Tensor& momentum_buffer, double lr, do
               double dampening, double weight_decay, bool nesterov) {
   NoGrad guard;
   Tensor outputs[2] = {p, momentum_buffer};
-  const Arg operands[] = {p, g, momentum_buffer, lr, momentum, dampening, weight_decay};
+  const Arg operands[] = {p, g, momentum_buffer, lr, momentum, 1 - dampening, weight_decay};
   apply(Op::sgd_step, operands, {nesterov}, p.dtype(), outputs);
 }
 
@@ -351,7 +351,7 @@ void adam_step(Tensor& p, const Tensor& g, Tensor& m, Tensor& v, double lr, doub
   NoGrad guard;
   Tensor outputs[3] = {p, m, v};
   const Arg operands[] = {
-      p, g, m, v, lr, beta1, beta2, eps, weight_decay, bias_correction1, bias_correction2};
+      p, g, m, v, lr, 1 - beta1, 1 - beta2, eps, weight_decay, bias_correction1, bias_correction2};
   apply(Op::adam_step, operands, {decoupled}, p.dtype(), outputs);
 }
 

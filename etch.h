@@ -1,0 +1,11 @@
+// Everything a user of Etch includes.
+#pragma once
+
+#include "eager/functional.h"
+#include "eager/tensor.h"
+#include "jit/compile.h"
+#include "runtime/allocator.h"
+#include "runtime/config.h"
+#include "runtime/error.h"
+#include "runtime/parallel.h"
+#include "runtime/philox.h"
