@@ -115,16 +115,16 @@ void Emitter::close() {
   depth_ = 0;
 }
 
-void Emitter::split_index(const std::string& linear, const std::vector<int>& group) {
+void Emitter::split_index(const std::string& linear, const std::vector<int>& group, std::string_view type) {
   std::string rest = linear;
   for (size_t i = group.size(); i-- > 0;) {
     const int dim = group[i];
     if (i == 0) {
-      line({"const i64 i", dim, " = ", rest, ";"});
+      line({type, " i", dim, " = ", rest, ";"});
     } else {
-      line({"const i64 i", dim, " = (", rest, ") % d", dim, ";"});
+      line({type, " i", dim, " = ", rest, " % d", dim, ";"});
       const std::string next = concat({"h", dim});
-      line({"const i64 ", next, " = (", rest, ") / d", dim, ";"});
+      line({"const i64 ", next, " = ", rest, " / d", dim, ";"});
       rest = next;
     }
   }
@@ -312,11 +312,13 @@ void Emitter::pointwise() {
   if (outer.empty()) {
     line({"const i64 first = begin, last = end;"});
   } else {
+    // Segments of the innermost dimension; the outer indices count like an odometer.
+    line({"i64 first = begin % d", inner, ";"});
+    line({"const i64 begin_row = begin / d", inner, ";"});
+    split_index("begin_row", outer, "i64");
     line({"for (i64 at = begin; at < end;) {"});
-    line({"const i64 first = at % d", inner, ", rest = at / d", inner, ";"});
     line({"const i64 last = least(d", inner, ", first + end - at);"});
     line({"at += last - first;"});
-    split_index("rest", outer);
   }
   rebase(outer, "q", needed);
   hoist(needed, inner);
@@ -325,7 +327,15 @@ void Emitter::pointwise() {
   compute(needed, inner, "j");
   store(Level::Full, inner, "j");
   line({"}"});
-  if (!outer.empty()) line({"}"});
+  if (!outer.empty()) {
+    line({"first = 0;"});
+    for (size_t i = outer.size(); i-- > 1;) {
+      line({"if (++i", outer[i], " == d", outer[i], ") {"});
+      line({"i", outer[i], " = 0;"});
+    }
+    line({"++i", outer[0], ";"});
+    for (size_t i = 0; i < outer.size(); ++i) line({"}"});
+  }
   close();
 }
 

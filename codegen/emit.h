@@ -41,7 +41,8 @@ class Emitter {
   void open(int phase, std::string_view count);
   void close();
   /// Declares i<dim> of every dimension in `group` from a linear index.
-  void split_index(const std::string& linear, const std::vector<int>& group);
+  void split_index(const std::string& linear, const std::vector<int>& group,
+                   std::string_view type = "const i64");
   /// Declares pointers moved by the i<dim> of `group`, for the windows that `needed` values use.
   void rebase(const std::vector<int>& group, std::string_view prefix, const std::vector<bool>& needed);
   /// The element of a window at `index` of the innermost dimension `dim` (-1: at the pointer itself).

@@ -29,8 +29,8 @@ std::string open(const std::string& name, const LoopNest&, std::string_view) {
 const Dialect& host_dialect() {
   // Loops are promised to be independent rather than pointers to be distinct: windows may be the same one,
   // with an element read and then written by one iteration.
-  static constexpr Dialect kDialect{open,        "{", "}\n}  // namespace etch::scalar\n", "ETCH_INDEPENDENT",
-                                    kColumnTile, true};
+  static constexpr Dialect kDialect{
+      open, "if (begin < end) {", "}\n}  // namespace etch::scalar\n", "ETCH_INDEPENDENT", kColumnTile, true};
   return kDialect;
 }
 

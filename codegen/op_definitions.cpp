@@ -44,8 +44,11 @@ constexpr int kLanes = 32, kBlock = 4096;
 ETCH_FN i64 least(i64 a, i64 b) { return a < b ? a : b; }
 template <class T, T (*combine)(T, T)>
 ETCH_FN void fold_lanes(T* lanes) {
-  for (int width = kLanes / 2; width > 0; width /= 2)
-    for (int i = 0; i < width; ++i) lanes[i] = combine(lanes[i], lanes[i + width]);
+  for (int i = 0; i < 16; ++i) lanes[i] = combine(lanes[i], lanes[i + 16]);
+  for (int i = 0; i < 8; ++i) lanes[i] = combine(lanes[i], lanes[i + 8]);
+  for (int i = 0; i < 4; ++i) lanes[i] = combine(lanes[i], lanes[i + 4]);
+  const T a = combine(lanes[0], lanes[2]), b = combine(lanes[1], lanes[3]);
+  lanes[0] = combine(a, b);
 }
 template <class T, T (*combine)(T, T)>
 ETCH_FN void take_lanes(T* lanes, const T* elements, int count) {
