@@ -4,7 +4,6 @@
 #include <array>
 #include <cstring>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "runtime/error.h"
@@ -52,6 +51,7 @@ bool same_window(const Operand& a, const Operand& b) {
 
 bool ranges_meet(const Operand& a, const Operand& b) {
   if (a.storage && b.storage && a.storage != b.storage) return false;
+  if (a.base == b.base && a.data() == b.data()) return a.geometry->numel() > 0 && b.geometry->numel() > 0;
   const auto end = [](const Operand& operand) {
     return operand.data() + extent(*operand.geometry) * static_cast<int64_t>(item_size(operand.dtype));
   };
@@ -83,31 +83,32 @@ void run_now(const OpCall& call, Device device) {
   run_expanded(call, device);
 }
 
-/// Runs a call whose operands have bases, copying operands that a written window overlaps otherwise.
-void run_apart(const OpCall& call, Device device) {
-  std::optional<std::array<Geometry, kMaxInputs>> geometries;
+/// Runs a call some of whose operands a written window overlaps: on copies of those.
+void run_on_copies(const OpCall& call, Device device) {
+  std::array<Geometry, kMaxInputs> geometries;
   std::vector<std::unique_ptr<ScratchBuffer>> copies;
   OperandArray<kMaxInputs> moved;
+  moved.copy(call.inputs);
   for (int i = 0; i < static_cast<int>(call.inputs.size()); ++i) {
     if (!needs_copy(call, i)) continue;
-    if (!geometries) {
-      geometries.emplace();
-      moved.copy(call.inputs);
-    }
     const Operand& from = call.inputs[i];
-    Geometry& geometry = (*geometries)[i];
-    geometry = {from.geometry->sizes, packed_strides_like(from.geometry->sizes, from.geometry->strides)};
-    const size_t bytes = geometry.numel() * item_size(from.dtype);
-    copies.push_back(std::make_unique<ScratchBuffer>(device, bytes));
+    geometries[i] = {from.geometry->sizes, packed_strides_like(from.geometry->sizes, from.geometry->strides)};
+    copies.push_back(std::make_unique<ScratchBuffer>(device, geometries[i].numel() * item_size(from.dtype)));
     Operand& to = moved.data()[i];
     to.storage = nullptr;
     to.base = static_cast<char*>(copies.back()->data());
     to.offset = 0;
-    to.geometry = &geometry;
+    to.geometry = &geometries[i];
     run_now({Op::copy, {&from, 1}, {&to, 1}, Attrs{}}, device);
   }
-  if (!geometries) return run_now(call, device);
   run_now({call.op, {moved.data(), call.inputs.size()}, call.outputs, call.attrs}, device);
+}
+
+/// Runs a call whose operands have bases.
+void run_apart(const OpCall& call, Device device) {
+  for (int i = 0; i < static_cast<int>(call.inputs.size()); ++i)
+    if (needs_copy(call, i)) return run_on_copies(call, device);
+  run_now(call, device);
 }
 
 /// The call as a node; operand number k (inputs, then outputs) stands in buffer k.

@@ -6,6 +6,23 @@
 namespace etch {
 namespace shape_rules {
 
+namespace {
+
+bool is_broadcast(const Geometry& geometry) {
+  for (int i = 0; i < geometry.ndim(); ++i)
+    if (geometry.strides[i] == 0 && geometry.sizes[i] != 1) return true;
+  return false;
+}
+
+/// Exactly channels_last_strides(), in dimensions of size 1 too.
+bool is_packed_channels_last(const Geometry& geometry) {
+  const Dims &sizes = geometry.sizes, &strides = geometry.strides;
+  return strides[1] == 1 && strides[3] == sizes[1] && strides[2] == strides[3] * sizes[3] &&
+         strides[0] == strides[2] * sizes[2];
+}
+
+}  // namespace
+
 void Inference::need_tensor(int i, std::string_view what) const {
   ETCH_CHECK(inputs[i].is_tensor(), ValueError, name(), ": expected a tensor as ", what, ", got ",
              inputs[i].present ? "a scalar" : "nothing");
@@ -49,40 +66,51 @@ void Inference::give_operand(int i) const {
   outputs[i] = {geometry(operand), dtype(operand)};
 }
 
+// On the path of every eager op: the common layouts are recognised in one pass each.
 Dims strides_like(const Geometry& like) {
-  if (is_contiguous(like)) return contiguous_strides(like.sizes);
-  for (int i = 0; i < like.ndim(); ++i)
-    if (like.strides[i] == 0 && like.sizes[i] != 1) return contiguous_strides(like.sizes);
-  if (like.ndim() == 4 && like.strides == channels_last_strides(like.sizes)) return like.strides;
+  const int ndim = like.ndim();
+  Dims strides = like.sizes;
+  bool same = true;
+  for (int64_t i = ndim - 1, expected = 1; i >= 0; --i) {
+    const int64_t size = like.sizes[i];
+    same &= size == 1 || like.strides[i] == expected;
+    strides[i] = expected;
+    expected *= size == 0 ? 1 : size;
+  }
+  if (same || is_broadcast(like) || like.numel() == 0) return strides;
+  if (ndim == 4 && is_packed_channels_last(like)) return like.strides;
   return packed_strides_like(like.sizes, like.strides);
 }
 
 namespace {
 
-bool is_broadcast(const Geometry& geometry) {
-  for (int i = 0; i < geometry.ndim(); ++i)
-    if (geometry.strides[i] == 0 && geometry.sizes[i] != 1) return true;
-  return false;
-}
-
 /// Broadcast sizes of the tensor operands, in the memory order of the first full-size one.
-Geometry pointwise_geometry(const Inference& call) {
-  const Dims* sizes = nullptr;
-  Dims broadcast;
+void infer_pointwise_geometry(const Inference& call, Geometry& output) {
+  const Geometry* first = nullptr;
+  bool broadcast = false;
   for (const Operand& operand : call.inputs) {
     if (!operand.is_tensor()) continue;
-    if (!sizes) {
-      sizes = &operand.geometry->sizes;
-    } else if (!(operand.geometry->sizes == *sizes)) {
-      broadcast = broadcast_sizes(call.name(), *sizes, operand.geometry->sizes);
-      sizes = &broadcast;
-    }
+    if (!first)
+      first = operand.geometry;
+    else
+      broadcast |= operand.geometry != first && !(operand.geometry->sizes == first->sizes);
   }
-  if (!sizes) return {};
+  if (!first) {
+    output = {};
+    return;
+  }
+  output.sizes = first->sizes;
+  if (broadcast)
+    for (const Operand& operand : call.inputs)
+      if (operand.is_tensor())
+        output.sizes = broadcast_sizes(call.name(), output.sizes, operand.geometry->sizes);
   for (const Operand& operand : call.inputs)
-    if (operand.is_tensor() && operand.geometry->sizes == *sizes && !is_broadcast(*operand.geometry))
-      return {*sizes, strides_like(*operand.geometry)};
-  return contiguous(*sizes);
+    if (operand.is_tensor() && (!broadcast || operand.geometry->sizes == output.sizes) &&
+        !is_broadcast(*operand.geometry)) {
+      output.strides = strides_like(*operand.geometry);
+      return;
+    }
+  output.strides = contiguous_strides(output.sizes);
 }
 
 void infer_pointwise(const Inference& call) {
@@ -93,7 +121,10 @@ void infer_pointwise(const Inference& call) {
     if (call.inputs[i].is_tensor() && call.inputs[i].dtype != expected)
       call.need_dtype(static_cast<int>(i), expected, "operands");
   const bool fill = rule == DTypeRule::Cast && call.inputs[0].is_scalar();
-  call.outputs[0].geometry = fill ? contiguous(unpack_sizes(call.attrs)) : pointwise_geometry(call);
+  if (fill)
+    call.outputs[0].geometry = contiguous(unpack_sizes(call.attrs));
+  else
+    infer_pointwise_geometry(call, call.outputs[0].geometry);
   call.outputs[0].dtype = rule == DTypeRule::Cast   ? call.given
                           : rule == DTypeRule::Bool ? DType::Bool
                                                     : expected;
@@ -221,7 +252,24 @@ Promotion combine(Promotion high, Promotion low) {
   return high;
 }
 
+/// The one dtype of all tensors, if no scalar is of a higher kind: what promotion gives nearly always.
+bool is_uniform(std::span<const Operand> inputs, DType* dtype) {
+  bool any = false;
+  Scalar::Kind highest = Scalar::Kind::Bool;
+  for (const Operand& operand : inputs) {
+    if (operand.is_tensor()) {
+      if (any && operand.dtype != *dtype) return false;
+      *dtype = operand.dtype;
+      any = true;
+    } else if (operand.present) {
+      highest = std::max(highest, operand.scalar.kind());
+    }
+  }
+  return any && static_cast<int>(highest) <= category(*dtype);
+}
+
 DType promoted(std::span<const Operand> inputs) {
+  if (DType dtype; is_uniform(inputs, &dtype)) return dtype;
   Promotion tensors, zero_dims, scalars;
   for (const Operand& operand : inputs) {
     if (!operand.present) continue;
