@@ -1,0 +1,10 @@
+// All layers, initialisers and losses.
+#pragma once
+
+#include "nn/init.h"
+#include "nn/layers/activation.h"
+#include "nn/layers/conv.h"
+#include "nn/layers/linear.h"
+#include "nn/layers/norm.h"
+#include "nn/layers/sequential.h"
+#include "nn/losses.h"

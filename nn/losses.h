@@ -1,0 +1,13 @@
+// The losses of eager/functional.h under the names users look for.
+#pragma once
+
+#include "eager/functional.h"
+
+namespace etch::nn {
+
+using etch::cross_entropy;
+using etch::CrossEntropyOptions;
+using etch::Loss;
+using etch::mse_loss;
+
+}  // namespace etch::nn
