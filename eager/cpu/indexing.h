@@ -5,8 +5,8 @@
 
 namespace etch::cpu {
 
-/// All indices are checked before anything is written. Sums add in the order of the index, rounded to the
-/// dtype each time.
+/// Indices have been checked (check_data). Sums add in the order of the index, rounded to the dtype each
+/// time.
 void run_indexing(const OpCall& call);
 
 }  // namespace etch::cpu

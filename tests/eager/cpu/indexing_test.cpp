@@ -1,10 +1,8 @@
 // Indexing: values, order of sums, refused indices.
 #include <gtest/gtest.h>
 
-#include "eager/cpu/checks.h"
 #include "runtime/parallel.h"
 #include "tests/eager/cpu/values.h"
-#include "tests/runtime/expect_error.h"
 
 namespace etch::cpu {
 namespace {
@@ -60,15 +58,6 @@ TEST(Indexing, EmptyIndexSelectsNothing) {
   EXPECT_EQ(apply(Op::index_add, {x, index({0}, {}), Array({0}, {})}, along(0)).values(), (Numbers{1, 2}));
 }
 
-TEST(Indexing, RefusesIndicesBeforeWriting) {
-  const Array x({10}, Numbers(10, 1)), source({4}, {1, 1, 1, 1});
-  EXPECT_ERROR(apply(Op::index_select, {x, index({4}, {1, 2, 3, 12})}, along(0)), IndexError,
-               "index_select: expected indices in [0, 10), got 12 at position 3");
-  EXPECT_ERROR(apply_into(x, Op::scatter_add, {x, index({4}, {0, 1, -1, 0}), source}, along(0)), IndexError,
-               "scatter_add: expected indices in [0, 10), got -1 at position 2");
-  EXPECT_EQ(x.values(), Numbers(10, 1));
-}
-
 TEST(Indexing, ThreadsDoNotChangeBits) {
   const Array x = random_array(contiguous({50, 300}), DType::F32, 1);
   Array where(contiguous({2000}), DType::I64);
@@ -80,23 +69,6 @@ TEST(Indexing, ThreadsDoNotChangeBits) {
   set_num_threads(2);
   EXPECT_EQ(apply(Op::index_add, {x, where, source}, along(0)).bits(), one);
   set_num_threads(threads);
-}
-
-void check(Op op, const std::vector<Input>& inputs, const Attrs& attrs = {}) {
-  const std::vector<Operand> ins = operands(inputs);
-  check_call_data({op, ins, {}, attrs});
-}
-
-TEST(DataChecks, FindZeroDivisorsAndBadLabels) {
-  const Array a({3}, {1, 2, 3}, DType::I32), b({3}, {1, 1, 0}, DType::I32);
-  EXPECT_ERROR(check(Op::floor_divide, {a, b}), ValueError,
-               "floor_divide: expected non-zero integer divisors, got 0 at position 2");
-  EXPECT_ERROR(check(Op::remainder, {a, 0}), ValueError, "remainder: expected non-zero");
-  check(Op::floor_divide, {Array({1}, {1}), Array({1}, {0})});
-  const Array logits({2, 3}, {1, 2, 3, 4, 5, 6});
-  check(Op::cross_entropy, {logits, index({2}, {2, -100})}, CrossEntropyAttrs(-100).pack());
-  EXPECT_ERROR(check(Op::cross_entropy, {logits, index({2}, {0, 3})}, CrossEntropyAttrs(-100).pack()),
-               IndexError, "cross_entropy: expected labels in [0, 3) or -100 (ignored), got 3 at position 1");
 }
 
 }  // namespace
