@@ -139,7 +139,7 @@ Tensor& Tensor::fill_(Scalar value) {
   ETCH_CHECK(!may_self_overlap(impl_->geometry), ShapeError,
              "fill_: expected distinct elements, got a broadcast tensor");
   const Arg operand(value);
-  apply(Op::copy, {&operand, 1}, {}, dtype(), {this, 1});
+  apply(Op::copy, {&operand, 1}, pack_sizes(sizes()), dtype(), {this, 1});
   if (impl_->autograd) impl_->autograd->grad_fn = nullptr;  // the old value no longer matters
   return *this;
 }

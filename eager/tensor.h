@@ -6,7 +6,6 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
-#include <source_location>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +17,7 @@
 #include "runtime/philox.h"
 #include "runtime/ref.h"
 #include "runtime/shape.h"
+#include "runtime/source_location.h"
 #include "runtime/storage.h"
 
 namespace etch {
@@ -78,8 +78,6 @@ struct BackwardOptions {
   bool retain_graph = false;
   bool create_graph = false;  ///< implies retain_graph
 };
-
-using SourceLocation = std::source_location;
 
 /// An n-dimensional array. Copies share the same descriptor; views share storage.
 class Tensor {
@@ -191,15 +189,16 @@ class Tensor {
   /// `value` where the bool mask holds.
   Tensor masked_fill(const Tensor& mask, Scalar value) const;
 
-#define ETCH_UNARY_METHODS(METHOD)                                                                  \
-  METHOD(neg)                                                                                       \
-  METHOD(abs)                                                                                       \
-  METHOD(sign)                                                                                      \
-  METHOD(square)                                                                                    \
-  METHOD(reciprocal) METHOD(exp) METHOD(expm1) METHOD(log) METHOD(log1p) METHOD(sqrt) METHOD(rsqrt) \
-      METHOD(sin) METHOD(cos) METHOD(tanh) METHOD(erf) METHOD(sigmoid) METHOD(relu) METHOD(gelu)    \
-          METHOD(silu) METHOD(floor) METHOD(ceil) METHOD(round) METHOD(trunc) METHOD(logical_not)   \
-              METHOD(isnan) METHOD(isinf) METHOD(isfinite)
+#define ETCH_UNARY_METHODS(METHOD)                                                                       \
+  METHOD(neg)                                                                                            \
+  METHOD(abs)                                                                                            \
+  METHOD(sign)                                                                                           \
+  METHOD(square)                                                                                         \
+  METHOD(reciprocal)                                                                                     \
+  METHOD(exp) METHOD(expm1) METHOD(log) METHOD(log1p) METHOD(sqrt) METHOD(rsqrt) METHOD(sin) METHOD(cos) \
+      METHOD(tanh) METHOD(erf) METHOD(sigmoid) METHOD(relu) METHOD(gelu) METHOD(silu) METHOD(floor)      \
+          METHOD(ceil) METHOD(round) METHOD(trunc) METHOD(logical_not) METHOD(isnan) METHOD(isinf)       \
+              METHOD(isfinite)
 #define ETCH_DECLARE_UNARY(name) Tensor name() const;
   ETCH_UNARY_METHODS(ETCH_DECLARE_UNARY)
 #undef ETCH_DECLARE_UNARY

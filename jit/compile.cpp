@@ -13,10 +13,10 @@ namespace etch {
 
 namespace {
 
-std::string place(std::source_location where) {
-  std::string_view file = where.file_name();
+std::string place(SourceLocation where) {
+  std::string_view file = where.file;
   if (const size_t slash = file.rfind('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);
-  return concat({file, ":", static_cast<int64_t>(where.line())});
+  return concat({file, ":", static_cast<int64_t>(where.line)});
 }
 
 void register_jit() {
@@ -44,7 +44,7 @@ Scope::Scope(Site& site) { new (scope_) TraceScope(site); }
 Scope::~Scope() noexcept(false) { reinterpret_cast<TraceScope*>(scope_)->~TraceScope(); }
 void Scope::finish() { reinterpret_cast<TraceScope*>(scope_)->finish(); }
 
-std::shared_ptr<Site> make_site(const CompileFunctionOptions& options, std::source_location where) {
+std::shared_ptr<Site> make_site(const CompileFunctionOptions& options, SourceLocation where) {
   register_jit();
   ETCH_CHECK(options.compile_at >= 1, ValueError, "compile: expected compile_at of 1 or more, got ",
              options.compile_at);
@@ -58,7 +58,7 @@ std::shared_ptr<Site> make_site(const CompileFunctionOptions& options, std::sour
   return std::make_shared<Site>(site);
 }
 
-Site& traced_site(const char* function, std::source_location where) {
+Site& traced_site(const char* function, SourceLocation where) {
   register_jit();
   TracedSites& all = traced_sites();
   std::lock_guard lock(all.mutex);
@@ -72,7 +72,8 @@ CompiledMemory compiled_memory(const Site& site) {
   for (PathEnd* end : site.ends()) {
     std::lock_guard lock(end->mutex);
     for (const auto& executable : end->executables) {
-      const jit::ExecutableStatistics& plan = static_cast<const jit::PlanExecutable&>(*executable).statistics();
+      const jit::ExecutableStatistics& plan =
+          static_cast<const jit::PlanExecutable&>(*executable).statistics();
       if (plan.arena_bytes > memory.arena) memory = {plan.arena_bytes, plan.lower_bound_bytes};
     }
   }

@@ -4,12 +4,12 @@
 #include <exception>
 #include <functional>
 #include <memory>
-#include <source_location>
 #include <string>
 #include <type_traits>
 #include <utility>
 
 #include "eager/tensor.h"
+#include "runtime/source_location.h"
 
 namespace etch {
 
@@ -32,7 +32,7 @@ class TraceScope;
 namespace detail {
 
 /// A call site that outlives every call in flight.
-std::shared_ptr<Site> make_site(const CompileFunctionOptions& options, std::source_location where);
+std::shared_ptr<Site> make_site(const CompileFunctionOptions& options, SourceLocation where);
 /// Runs `body` with its ops deferred; flushes when it has returned.
 class Scope {
  public:
@@ -61,7 +61,7 @@ int64_t eager_calls(const Site& site);
 template <class F>
 class Compiled {
  public:
-  Compiled(F function, const CompileFunctionOptions& options, std::source_location where)
+  Compiled(F function, const CompileFunctionOptions& options, SourceLocation where)
       : function_(std::move(function)), site_(detail::make_site(options, where)) {}
 
   template <class... Args>
@@ -97,7 +97,7 @@ class Compiled {
 /// Wraps a free function, lambda or member function (called with the object first).
 template <class F>
 Compiled<std::decay_t<F>> compile(F&& function, CompileFunctionOptions options = {},
-                                  std::source_location where = std::source_location::current()) {
+                                  SourceLocation where = SourceLocation::current()) {
   return Compiled<std::decay_t<F>>(std::forward<F>(function), options, where);
 }
 
@@ -107,7 +107,7 @@ std::string explain_traced(std::string_view name);
 
 /// Does this thread's pending work now. Call it before another thread may touch a tensor that a traced body
 /// has used.
-void flush(std::source_location where);
+void flush(SourceLocation where);
 
 /// Locks a mutex; flushes before unlocking, so that the next owner sees every value.
 template <class Mutex>
@@ -119,7 +119,7 @@ class lock_guard {
       Mutex& mutex;
       ~Unlock() { mutex.unlock(); }
     } unlock{mutex_};
-    if (std::uncaught_exceptions() == exceptions_) etch::flush(std::source_location::current());
+    if (std::uncaught_exceptions() == exceptions_) etch::flush(SourceLocation::current());
   }
   lock_guard(const lock_guard&) = delete;
   lock_guard& operator=(const lock_guard&) = delete;
@@ -130,7 +130,7 @@ class lock_guard {
 };
 
 namespace detail {
-Site& traced_site(const char* function, std::source_location where);
+Site& traced_site(const char* function, SourceLocation where);
 }
 
 }  // namespace etch
@@ -139,7 +139,7 @@ Site& traced_site(const char* function, std::source_location where);
 #define ETCH_CONCAT(a, b) ETCH_CONCAT_2(a, b)
 /// As the first line of a function's body: the rest of it is traced. Flushes when the function returns (other
 /// locals are gone by then); may throw from there. etch::compile() is the first choice.
-#define ETCH_TRACED()                                                                    \
-  static ::etch::Site& ETCH_CONCAT(etch_site_, __LINE__) =                               \
-      ::etch::detail::traced_site(__PRETTY_FUNCTION__, std::source_location::current()); \
+#define ETCH_TRACED()                                                              \
+  static ::etch::Site& ETCH_CONCAT(etch_site_, __LINE__) =                         \
+      ::etch::detail::traced_site(__PRETTY_FUNCTION__, SourceLocation::current()); \
   ::etch::detail::Scope ETCH_CONCAT(etch_scope_, __LINE__)(ETCH_CONCAT(etch_site_, __LINE__))

@@ -10,9 +10,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string place(std::source_location where) {
-  if (where.line() == 0) return "";
-  return concat({where.file_name(), ":", static_cast<int64_t>(where.line())});
+std::string place(SourceLocation where) {
+  if (where.line == 0) return "";
+  return concat({where.file, ":", static_cast<int64_t>(where.line)});
 }
 
 Json describe_end(PathEnd& end) {
@@ -80,8 +80,7 @@ std::string explain(const Site& site) {
     std::lock_guard lock(end->mutex);
     text += concat({"  path ", ++number, ": ", static_cast<int64_t>(end->path->ops.size()), " ops, until ",
                     describe(end->reason)});
-    if (end->reason != FlushReason::EndOfBody && end->where.line())
-      text += concat({" at ", place(end->where)});
+    if (end->reason != FlushReason::EndOfBody && end->where.line) text += concat({" at ", place(end->where)});
     text += concat({"\n    ran compiled ", end->compiled_calls, ", op by op ", end->eager_calls});
     if (end->declined_calls) text += concat({" (", end->declined_calls, " declined by a check of the data)"});
     if (end->compiles)

@@ -49,7 +49,7 @@ bool is_unstable(const Operand& operand) { return operand.storage && operand.sto
 }  // namespace
 
 thread_local Recorder* Recorder::active_ = nullptr;
-thread_local std::source_location Recorder::host_access_;
+thread_local SourceLocation Recorder::host_access_;
 
 struct Recorder::Pending {
   PathNode* last = nullptr;
@@ -401,7 +401,7 @@ Ref<Executable> find_or_compile(PathEnd& end, const LiveSet& live, const SiteOpt
 
 }  // namespace
 
-void Recorder::flush_pending(FlushReason reason, std::source_location where, bool may_compile) {
+void Recorder::flush_pending(FlushReason reason, SourceLocation where, bool may_compile) {
   if (ops_.empty()) return;
   Pending pending = take_pending();
   const LiveSet live = pending.live();
@@ -425,7 +425,7 @@ void Recorder::flush_pending(FlushReason reason, std::source_location where, boo
   if (!compiled) pending.run_one_by_one(live);
 }
 
-void Recorder::flush(FlushReason reason, std::source_location where) { flush_pending(reason, where, true); }
+void Recorder::flush(FlushReason reason, SourceLocation where) { flush_pending(reason, where, true); }
 
 // --- Scopes
 
@@ -512,7 +512,7 @@ TraceScope::~TraceScope() noexcept(false) {
   }
 }
 
-void flush(std::source_location where) {
+void flush(SourceLocation where) {
   if (Recorder* recorder = Recorder::active()) recorder->flush(FlushReason::Explicit, where);
 }
 

@@ -3,12 +3,12 @@
 
 #include <cstdint>
 #include <exception>
-#include <source_location>
 #include <span>
 #include <vector>
 
 #include <absl/container/flat_hash_map.h>
 
+#include "runtime/source_location.h"
 #include "runtime/storage.h"
 #include "tracer/op.h"
 #include "tracer/site.h"
@@ -27,7 +27,7 @@ class Recorder final : public PendingWork {
   void record(const OpCall& call);
 
   /// Does all pending work: replays the path's executable, or runs the ops one by one.
-  void flush(FlushReason reason, std::source_location where = std::source_location::current());
+  void flush(FlushReason reason, SourceLocation where = SourceLocation::current());
 
   /// Whether ops are pending.
   bool empty() const { return ops_.empty(); }
@@ -36,7 +36,7 @@ class Recorder final : public PendingWork {
   void settle_before_write(Storage& storage) override;
 
   /// Where the host asks for a value, for explain(): set before a read that may flush.
-  static void note_host_access(std::source_location where) { host_access_ = where; }
+  static void note_host_access(SourceLocation where) { host_access_ = where; }
 
  private:
   friend class TraceScope;
@@ -63,10 +63,10 @@ class Recorder final : public PendingWork {
   Storage& snapshot_of(Storage& storage);
   bool externals_outgrew_limit();
   Pending take_pending();
-  void flush_pending(FlushReason reason, std::source_location where, bool may_compile);
+  void flush_pending(FlushReason reason, SourceLocation where, bool may_compile);
 
   static thread_local Recorder* active_;
-  static thread_local std::source_location host_access_;
+  static thread_local SourceLocation host_access_;
 
   Site* site_ = nullptr;
   int depth_ = 0;
@@ -101,6 +101,6 @@ class TraceScope {
 };
 
 /// Does this thread's pending work now, if any: before handing tensors to another thread.
-void flush(std::source_location where = std::source_location::current());
+void flush(SourceLocation where = SourceLocation::current());
 
 }  // namespace etch

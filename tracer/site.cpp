@@ -54,7 +54,7 @@ PathNode* Site::insert(PathNode* parent, const std::vector<uint64_t>& key, const
   return node.get();
 }
 
-PathEnd* Site::end_at(PathNode* node, FlushReason reason, std::source_location where) {
+PathEnd* Site::end_at(PathNode* node, FlushReason reason, SourceLocation where) {
   if (PathEnd* end = node->end.load(std::memory_order_acquire)) return end;
   std::lock_guard lock(mutex_);
   if (PathEnd* end = node->end.load(std::memory_order_relaxed)) return end;

@@ -6,10 +6,10 @@
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <source_location>
 #include <string>
 #include <vector>
 
+#include "runtime/source_location.h"
 #include "tracer/path.h"
 
 namespace etch {
@@ -25,7 +25,7 @@ struct PathEnd {
   std::mutex mutex;
   PathNode* node = nullptr;
   FlushReason reason = FlushReason::EndOfBody;
-  std::source_location where;
+  SourceLocation where;
   std::vector<Ref<Executable>> executables;
   std::vector<LiveSet> live_sets;  ///< seen since the last compile, without an executable for them
   int64_t compiled_calls = 0;
@@ -74,7 +74,7 @@ class Site {
   PathNode* insert(PathNode* parent, const std::vector<uint64_t>& key, const RecordedOp& op,
                    std::vector<RecordedStorage> new_storages);
   /// The end at `node`; a new one is counted as a path. Null when the site has given up.
-  PathEnd* end_at(PathNode* node, FlushReason reason, std::source_location where);
+  PathEnd* end_at(PathNode* node, FlushReason reason, SourceLocation where);
   bool gave_up() const { return gave_up_.load(std::memory_order_relaxed); }
 
   /// Ends in order of creation, for reports.
