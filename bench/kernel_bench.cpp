@@ -141,7 +141,7 @@ void BM_ChainGenerated(benchmark::State& state) {
   for (auto _ : state) r.run();
   report(state, count * 8);
 }
-BENCHMARK(BM_ChainGenerated)->Arg(1 << 12)->Arg(1 << 24);
+BENCHMARK(BM_ChainGenerated)->Arg(1 << 12)->Arg(1 << 18)->Arg(1 << 24);
 
 /// x * w[channel] on channels-last memory
 void BM_ChannelsGenerated(benchmark::State& state) {

@@ -58,6 +58,7 @@ std::string Emitter::run() {
 
 void Emitter::line(std::initializer_list<Piece> pieces) {
   const std::string text = concat(pieces);
+  if (text.empty()) return;
   if (text.starts_with('}')) --depth_;
   text_.append(static_cast<size_t>(2 * depth_), ' ');
   text_ += text;
@@ -322,11 +323,25 @@ void Emitter::pointwise() {
   }
   rebase(outer, "q", needed);
   hoist(needed, inner);
+  const bool fetches =
+      dialect_.fetches && std::any_of(nest_.values.begin(), nest_.values.end(), [](const LoopValue& v) {
+        return v.kind == LoopValue::Kind::Op && is_costly(v.op);
+      });
+  if (fetches) {
+    line({"for (i64 part = first; part < last; part += kPart) {"});
+    line({"const i64 stop = least(last, part + kPart);"});
+    line({"if (last - first > kFetchFrom) {"});
+    for (size_t w = 0; w < nest_.windows.size(); ++w)
+      if (nest_.windows[w].pointer >= 0 && nest_.windows[w].strides[inner].kind == LoopStride::Kind::One)
+        line({"fetch(", pointer_[w], " + part);"});
+    line({"}"});
+  }
   line({dialect_.independent});
-  line({"for (i64 j = first; j < last; ++j) {"});
+  line({fetches ? "for (i64 j = part; j < stop; ++j) {" : "for (i64 j = first; j < last; ++j) {"});
   compute(needed, inner, "j");
   store(Level::Full, inner, "j");
   line({"}"});
+  if (fetches) line({"}"});
   if (!outer.empty()) {
     line({"first = 0;"});
     for (size_t i = outer.size(); i-- > 1;) {

@@ -34,6 +34,7 @@ const Dialect& cuda_dialect() {
       "}\n#undef ETCH_COUNT\n}  // namespace etch::scalar\n",
       "",
       1,
+      false,
       false};
   return kDialect;
 }

@@ -16,6 +16,15 @@ constexpr std::string_view kSupport = R"text(
 #else
 #define ETCH_INDEPENDENT _Pragma("GCC ivdep")
 #endif
+namespace etch::scalar {
+// A part of a costly loop is computed while the next but one comes from memory.
+constexpr i64 kPart = 512, kFetchFrom = 64 * kPart;
+template <class T>
+ETCH_FN void fetch(const T* from) {
+  for (i64 i = 0; i < kPart * static_cast<i64>(sizeof(T)); i += 64)
+    __builtin_prefetch(reinterpret_cast<const char*>(from + 2 * kPart) + i);
+}
+}  // namespace etch::scalar
 )text";
 
 std::string open(const std::string& name, const LoopNest&, std::string_view) {
@@ -30,7 +39,8 @@ const Dialect& host_dialect() {
   // Loops are promised to be independent rather than pointers to be distinct: windows may be the same one,
   // with an element read and then written by one iteration.
   static constexpr Dialect kDialect{
-      open, "if (begin < end) {", "}\n}  // namespace etch::scalar\n", "ETCH_INDEPENDENT", kColumnTile, true};
+      open, "if (begin < end) {", "}\n}  // namespace etch::scalar\n", "ETCH_INDEPENDENT", kColumnTile, true,
+      true};
   return kDialect;
 }
 

@@ -100,6 +100,7 @@ struct Dialect {
   std::string_view independent;  ///< put before loops whose iterations touch distinct elements
   int64_t column_tile;
   bool row_buffers;
+  bool fetches;  ///< costly pointwise loops ask for memory ahead: they outrun the hardware's prefetching
 };
 const Dialect& host_dialect();
 const Dialect& cuda_dialect();

@@ -35,6 +35,13 @@ TEST(Pointwise, Broadcasts) {
   g.check();
 }
 
+TEST(Pointwise, LongCostlyLoopsRunInParts) {
+  Group g;
+  const GraphOperand x = g.input(DType::F32, {3, 40001}), w = g.input(DType::F32, {3, 1});
+  g.keep(g.op(Op::exp, {g.op(Op::mul, {x, w})}));
+  g.check();
+}
+
 TEST(Pointwise, BroadcastsChannelsOfChannelsLast) {
   Group g;
   const Dims sizes = {2, 19, 3, 5};
