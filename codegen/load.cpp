@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/synchronization/mutex.h"
 #include "codegen/build_host.h"
 #include "codegen/kernel.h"
@@ -22,7 +23,7 @@ namespace {
 struct Loaded {
   absl::Mutex mutex;
   absl::flat_hash_map<Hash128, LoadedKernel> kernels;
-  bool warned = false;
+  absl::flat_hash_set<std::string> warnings;
 };
 
 Loaded& loaded() {
@@ -33,8 +34,7 @@ Loaded& loaded() {
 void warn_once(std::string_view text) {
   {
     absl::MutexLock lock(&loaded().mutex);
-    if (loaded().warned) return;
-    loaded().warned = true;
+    if (!loaded().warnings.emplace(text).second) return;
   }
   log(0, text);
 }
@@ -133,7 +133,7 @@ void compile(const HostCompiler& compiler, const std::optional<KernelCache>& cac
 void forget_loaded_kernels() {
   absl::MutexLock lock(&loaded().mutex);
   loaded().kernels.clear();
-  loaded().warned = false;
+  loaded().warnings.clear();
 }
 
 std::vector<LoadedKernel> load_host_kernels(std::span<const LoweredKernel* const> kernels,
