@@ -34,6 +34,8 @@ ABSL_FLAG(int, steps, 20, "steps that are timed");
 ABSL_FLAG(int, threads, 0, "threads; 0: all cores");
 ABSL_FLAG(int, seed, 1, "of the default generator");
 ABSL_FLAG(bool, compile_only, false, "leave out compile_warm_ms, which starts this program again");
+ABSL_FLAG(bool, explain, false,
+          "also print the compiled step's report on stderr (with ETCH_LOG=3: time by kind of step)");
 ABSL_FLAG(bool, json, false, "print one line of JSON");
 
 namespace {
@@ -224,6 +226,7 @@ Json measure() {
     warm_ms = absl::GetFlag(FLAGS_compile_only) ? 0 : warm_compile_ms();
     host_us = host_microseconds(traced);
   }
+  if (absl::GetFlag(FLAGS_explain)) std::fprintf(stderr, "%s", traced.explain().c_str());
   json["compile_ms"] = compile_ms;
   json["compile_warm_ms"] = warm_ms;
   json["peak_bytes"] = memory.peak_allocated;
