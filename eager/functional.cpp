@@ -14,23 +14,38 @@ void check_defined(std::string_view op, std::initializer_list<const Tensor*> ten
     ETCH_CHECK(tensor->defined(), ValueError, op, ": expected defined tensors, got an undefined one");
 }
 
-// [.., M, K] x [.., K, N] with at least two dimensions each, and the gradients of both.
+bool is_transposed(const Tensor& matrix) {
+  const Dims &sizes = matrix.sizes(), &strides = matrix.strides();
+  const int ndim = matrix.ndim();
+  return strides[ndim - 2] == 1 && strides[ndim - 1] != 1 && sizes[ndim - 1] != 1;
+}
+
+Tensor matmul_batched(const Tensor& a, const Tensor& b);
+
+// a x b, in memory order of its transpose if asked: a gradient should lie like the operand it belongs to.
+Tensor matmul_like(const Tensor& a, const Tensor& b, bool transposed) {
+  if (!transposed) return matmul_batched(a, b);
+  return matmul_batched(b.transpose(-1, -2), a.transpose(-1, -2)).transpose(-1, -2);
+}
+
+// [.., M, K] x [.., K, N] with at least two dimensions each.
 Tensor matmul_batched(const Tensor& a, const Tensor& b) {
   Tensor y = apply(Op::matmul, {a, b}, {}, a.dtype());
   if (needs_tape({&a, &b}))
-    record_on_tape("matmul", {&a, &b}, {&y},
-                   [a_sizes = a.sizes(), b_sizes = b.sizes(),
-                    saved_a = SavedTensor(b.requires_grad() ? a : Tensor(), "matmul"),
-                    saved_b = SavedTensor(a.requires_grad() ? b : Tensor(), "matmul")](
-                       std::span<const Tensor> gradients, InputGradients inputs) {
-                     const Tensor& g = gradients[0];
-                     if (inputs.needs(0))
-                       inputs.set(0, reduce_to(matmul_batched(g, saved_b.unpack().transpose(-1, -2)), a_sizes,
-                                               g.dtype()));
-                     if (inputs.needs(1))
-                       inputs.set(1, reduce_to(matmul_batched(saved_a.unpack().transpose(-1, -2), g), b_sizes,
-                                               g.dtype()));
-                   });
+    record_on_tape(
+        "matmul", {&a, &b}, {&y},
+        [a_sizes = a.sizes(), b_sizes = b.sizes(), a_transposed = is_transposed(a),
+         b_transposed = is_transposed(b), saved_a = SavedTensor(b.requires_grad() ? a : Tensor(), "matmul"),
+         saved_b = SavedTensor(a.requires_grad() ? b : Tensor(), "matmul")](std::span<const Tensor> gradients,
+                                                                            InputGradients inputs) {
+          const Tensor& g = gradients[0];
+          if (inputs.needs(0))
+            inputs.set(0, reduce_to(matmul_like(g, saved_b.unpack().transpose(-1, -2), a_transposed), a_sizes,
+                                    g.dtype()));
+          if (inputs.needs(1))
+            inputs.set(1, reduce_to(matmul_like(saved_a.unpack().transpose(-1, -2), g, b_transposed), b_sizes,
+                                    g.dtype()));
+        });
   return y;
 }
 
