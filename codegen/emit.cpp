@@ -124,7 +124,7 @@ void Emitter::split_index(const std::string& linear, const std::vector<int>& gro
       line({type, " i", dim, " = ", rest, ";"});
     } else {
       line({type, " i", dim, " = ", rest, " % d", dim, ";"});
-      const std::string next = concat({"h", dim});
+      const std::string next = concat({"x", dim});
       line({"const i64 ", next, " = ", rest, " / d", dim, ";"});
       rest = next;
     }
