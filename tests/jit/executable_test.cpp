@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <cstdlib>
+
 #include "jit/pipeline.h"
 #include "runtime/config.h"
 #include "tests/jit/graph_runner.h"
@@ -26,10 +29,51 @@ std::string compare(const Program& program) {
   return text.empty() ? text : text + "\n" + print(program.graph) + "\nbecame\n" + executable->final_graph();
 }
 
+/// ETCH_SEEDS=first:count widens the search.
+std::pair<uint64_t, uint64_t> seeds(uint64_t count) {
+  uint64_t first = 0;
+  if (const char* text = std::getenv("ETCH_SEEDS")) std::sscanf(text, "%lu:%lu", &first, &count);
+  return {first, first + count};
+}
+
+void compare_random(uint64_t count, const RandomOptions& options) {
+  const auto [first, last] = seeds(count);
+  for (uint64_t seed = first; seed < last; ++seed)
+    ASSERT_EQ(compare(random_program(seed, options)), "") << "seed " << seed;
+}
+
 TEST(Executable, RandomProgramsGiveTheBitsOfTheirOps) {
   ConfigGuard guard;
   config().verify = config().poison = true;
-  for (uint64_t seed = 0; seed < 60; ++seed) ASSERT_EQ(compare(random_program(seed)), "") << "seed " << seed;
+  compare_random(25, {});
+}
+
+TEST(Executable, SoDoLongerOnesWithoutACompiler) {
+  ConfigGuard guard;
+  config().verify = config().poison = true;
+  config().cxx = "none";
+  compare_random(150, {.nodes = 60});
+}
+
+TEST(Executable, AndWithEachPassLeftOut) {
+  ConfigGuard guard;
+  config().verify = config().poison = true;
+  for (const jit::Pass& pass : jit::passes()) {
+    if (!pass.optional) continue;
+    SCOPED_TRACE(pass.name);
+    config().skip_passes = pass.name;
+    compare_random(4, {});
+    config().cxx = "none";
+    compare_random(40, {.nodes = 40});
+    config().cxx = {};
+  }
+}
+
+TEST(Executable, AndWithAllOptionalPassesLeftOut) {
+  ConfigGuard guard;
+  config().verify = config().poison = true;
+  for (const jit::Pass& pass : jit::passes()) config().skip_passes += concat({pass.name, ","});
+  compare_random(40, {.nodes = 40});
 }
 
 }  // namespace

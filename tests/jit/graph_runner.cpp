@@ -94,13 +94,48 @@ Contents run_compiled(const jit::PlanExecutable& executable, const Program& prog
   return contents;
 }
 
+namespace {
+
+DType dtype_of_buffer(const Graph& graph, int buffer) {
+  for (const Node& node : graph.nodes)
+    for (const auto* operands : {&node.outputs, &node.inputs})
+      for (const GraphOperand& operand : *operands)
+        if (operand.is_tensor() && operand.buffer == buffer) return operand.dtype;
+  return DType::U8;
+}
+
+/// The same bits, or both NaN: which NaN an operation on two of them gives is the compiler's choice.
+template <class T>
+bool same_element(const char* a, const char* b) {
+  if (std::memcmp(a, b, sizeof(T)) == 0) return true;
+  if constexpr (std::is_floating_point_v<T>) {
+    T x, y;
+    std::memcpy(&x, a, sizeof(T));
+    std::memcpy(&y, b, sizeof(T));
+    return x != x && y != y;
+  }
+  if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Half>) {
+    T x, y;
+    std::memcpy(&x, a, sizeof(T));
+    std::memcpy(&y, b, sizeof(T));
+    return to_float(x) != to_float(x) && to_float(y) != to_float(y);
+  }
+  return false;
+}
+
+}  // namespace
+
 std::string difference(const Graph& graph, const Contents& expected, const Contents& got) {
   for (size_t b = 0; b < graph.buffers.size(); ++b) {
     const GraphBuffer& buffer = graph.buffers[b];
     if (buffer.kind == GraphBuffer::Kind::Internal) continue;
     if (got[b].size() < static_cast<size_t>(buffer.bytes)) return concat({"buffer ", b, " was not made"});
-    for (int64_t i = 0; i < buffer.bytes; ++i)
-      if (expected[b][i] != got[b][i]) return concat({"buffer ", b, " differs at byte ", i});
+    const int64_t at = visit_dtype(dtype_of_buffer(graph, static_cast<int>(b)), [&]<class T>() -> int64_t {
+      for (int64_t i = 0; i < buffer.bytes; i += sizeof(T))
+        if (!same_element<T>(&expected[b][i], &got[b][i])) return i;
+      return -1;
+    });
+    if (at >= 0) return concat({"buffer ", b, " differs at byte ", at});
   }
   return {};
 }
