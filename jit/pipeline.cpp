@@ -28,6 +28,7 @@ constexpr Pass kPasses[] = {
     {"dce", eliminate_dead_code, true},
     {"recompute", recompute, true},
     {"fuse", fuse, true},
+    {"inline_recomputed", inline_recomputed, true},
     {"order", order_for_memory, true},
 };
 

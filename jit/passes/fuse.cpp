@@ -9,7 +9,6 @@
 #include "jit/passes.h"
 
 #include <algorithm>
-#include <queue>
 
 #include "codegen/kernel.h"
 #include "jit/graph_facts.h"
@@ -67,6 +66,8 @@ class Fuser {
   bool comes_back(int from, int to) const;
   bool fits(const std::vector<Node>& body, const std::vector<int>& members) const;
   void absorb(int into, int from);
+  Node make_node(Cluster& cluster) const;
+  bool is_stored(int buffer, const std::vector<int>& members) const;
   int cluster_of(int node) const { return cluster_of_[node - first_]; }
 
   Graph& graph_;
@@ -111,12 +112,7 @@ bool Fuser::fits(const std::vector<Node>& body, const std::vector<int>& members)
     made.push_back(node.outputs[0].buffer);
   }
   size_t stores = 0;
-  for (int b : made) {
-    const std::vector<int>& readers = facts_[b].readers;
-    stores += graph_.buffers[b].kind != GraphBuffer::Kind::Internal || !facts_[b].value ||
-              !std::all_of(readers.begin(), readers.end(),
-                           [&](int r) { return std::binary_search(members.begin(), members.end(), r); });
-  }
+  for (int b : made) stores += is_stored(b, members);
   return windows.size() + stores <= kMaxWindows && codegen::can_lower(body);
 }
 
@@ -124,13 +120,15 @@ bool Fuser::fits(const std::vector<Node>& body, const std::vector<int>& members)
 bool Fuser::is_near(int cluster, int node) const {
   const int last = clusters_[cluster].members.back();
   if (heavy_before_[node - first_] == heavy_before_[last - first_]) return true;
+  bool reads = false;
   for (const Node& inner : clusters_[cluster].body) {
     const int b = inner.outputs[0].buffer;
     const std::vector<int>& readers = facts_[b].readers;
     if (!std::binary_search(readers.begin(), readers.end(), node)) continue;
     if (graph_.buffers[b].kind != GraphBuffer::Kind::Internal || readers.size() != 1) return false;
+    reads = true;
   }
-  return true;
+  return reads;
 }
 
 /// Producers' clusters first, latest first; then clusters that read the same buffers.
@@ -254,52 +252,55 @@ void Fuser::place(int node) {
 }
 
 void Fuser::emit(std::vector<Node>& nodes) {
-  // Kahn's algorithm; among those that can run, the cluster whose last member comes first in the program.
-  std::vector<int> waits(clusters_.size(), 0);
-  std::vector<std::vector<int>> next(clusters_.size());
-  for (int c = 0; c < static_cast<int>(clusters_.size()); ++c) {
-    std::vector<int> before;
+  // Each cluster at the place of its last member, or before the first cluster that needs it.
+  const int count = static_cast<int>(clusters_.size());
+  std::vector<std::vector<int>> before(count);
+  std::vector<int> turn;
+  for (int c = 0; c < count; ++c) {
+    if (clusters_[c].members.empty()) continue;
+    turn.push_back(c);
     for (int member : clusters_[c].members)
       for (int b : order_.before[member])
-        if (b >= first_ && cluster_of(b) != c) before.push_back(cluster_of(b));
-    std::sort(before.begin(), before.end());
-    before.erase(std::unique(before.begin(), before.end()), before.end());
-    waits[c] = static_cast<int>(before.size());
-    for (int b : before) next[b].push_back(c);
+        if (b >= first_ && cluster_of(b) != c) before[c].push_back(cluster_of(b));
+    std::sort(before[c].begin(), before[c].end(),
+              [this](int x, int y) { return clusters_[x].members.back() > clusters_[y].members.back(); });
   }
-  using Entry = std::pair<int, int>;
-  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
-  auto push = [&](int c) {
-    if (!clusters_[c].members.empty() && waits[c] == 0) ready.emplace(clusters_[c].members.back(), c);
-  };
-  for (int c = 0; c < static_cast<int>(clusters_.size()); ++c) push(c);
-  size_t emitted = 0;
-  while (!ready.empty()) {
-    const int c = ready.top().second;
-    ready.pop();
-    Cluster& cluster = clusters_[c];
-    emitted += cluster.members.size();
-    if (cluster.body.size() == 1) {
-      nodes.push_back(std::move(cluster.body[0]));
-    } else {
-      std::vector<bool> stored(graph_.buffers.size(), false);
-      for (const Node& inner : cluster.body)
-        for (const GraphOperand& out : inner.outputs) {
-          const std::vector<int>& readers = facts_[out.buffer].readers;
-          stored[out.buffer] = graph_.buffers[out.buffer].kind != GraphBuffer::Kind::Internal ||
-                               !facts_[out.buffer].value ||
-                               !std::all_of(readers.begin(), readers.end(), [&](int r) {
-                                 return std::binary_search(cluster.members.begin(), cluster.members.end(), r);
-                               });
-        }
-      nodes.push_back(make_fused(std::move(cluster.body), stored));
-    }
-    for (int n : next[c]) {
-      --waits[n];
-      push(n);
+  std::sort(turn.begin(), turn.end(),
+            [this](int x, int y) { return clusters_[x].members.back() < clusters_[y].members.back(); });
+  std::vector<bool> done(count, false);
+  std::vector<int> stack;
+  for (int next : turn) {
+    stack.push_back(next);
+    while (!stack.empty()) {
+      const int c = stack.back();
+      if (!done[c] && !before[c].empty()) {
+        const int b = before[c].back();
+        before[c].pop_back();
+        if (!done[b]) stack.push_back(b);
+        continue;
+      }
+      stack.pop_back();
+      if (done[c]) continue;
+      done[c] = true;
+      nodes.push_back(make_node(clusters_[c]));
     }
   }
-  ETCH_INVARIANT(emitted == clusters_.size());
+}
+
+Node Fuser::make_node(Cluster& cluster) const {
+  if (cluster.body.size() == 1) return std::move(cluster.body[0]);
+  std::vector<bool> stored(graph_.buffers.size(), false);
+  for (const Node& inner : cluster.body)
+    for (const GraphOperand& out : inner.outputs) stored[out.buffer] = is_stored(out.buffer, cluster.members);
+  return make_fused(std::move(cluster.body), stored);
+}
+
+/// Someone outside the members reads the buffer, or it is more than a value of theirs.
+bool Fuser::is_stored(int buffer, const std::vector<int>& members) const {
+  const BufferFacts& f = facts_[buffer];
+  return graph_.buffers[buffer].kind != GraphBuffer::Kind::Internal || !f.value ||
+         !std::all_of(f.readers.begin(), f.readers.end(),
+                      [&](int r) { return std::binary_search(members.begin(), members.end(), r); });
 }
 
 }  // namespace

@@ -13,8 +13,10 @@ int64_t peak(const Graph& graph) {
   return live.empty() ? 0 : *std::max_element(live.begin(), live.end());
 }
 
-/// A list schedule: a ready node that frees more than it takes runs at once (the one that frees most first),
-/// so a parameter is updated as soon as its gradient is complete; otherwise program order.
+/// A list schedule. A ready node that frees at least twice what it takes runs at once (the one that frees
+/// most first), so a parameter is updated as soon as its gradient is complete. Otherwise program order,
+/// except that of nodes close by that read the same buffer the one that takes least comes first: a weight's
+/// gradient is then not held while the gradient of the layer's input is computed.
 class Scheduler {
  public:
   explicit Scheduler(const Graph& graph)
@@ -47,12 +49,13 @@ class Scheduler {
       auto chosen = ready.begin();
       int64_t least = 0;
       for (auto at = ready.begin(); at != ready.end(); ++at) {
-        const int64_t change = bytes_change(*at);
-        if (change < least) {
-          least = change;
+        const Change change = bytes_change(*at);
+        if (change.freed >= 2 * change.taken && change.taken - change.freed < least) {
+          least = change.taken - change.freed;
           chosen = at;
         }
       }
+      if (least == 0) chosen = sibling(ready);
       const int node = *chosen;
       ready.erase(chosen);
       schedule.push_back(node);
@@ -67,14 +70,36 @@ class Scheduler {
   }
 
  private:
-  int64_t bytes_change(int node) const {
-    int64_t change = 0;
+  struct Change {
+    int64_t taken = 0, freed = 0;
+  };
+
+  Change bytes_change(int node) const {
+    Change change;
     for (int b : touched_[node]) {
       const GraphBuffer& buffer = graph_.buffers[b];
-      if (!made_[b]) change += buffer.bytes;
-      if (left_[b] == 1 && buffer.kind == GraphBuffer::Kind::Internal) change -= buffer.bytes;
+      if (!made_[b]) change.taken += buffer.bytes;
+      if (left_[b] == 1 && buffer.kind == GraphBuffer::Kind::Internal) change.freed += buffer.bytes;
     }
     return change;
+  }
+
+  /// The first ready node, or one just behind it that shares an operand and takes less.
+  std::vector<int>::iterator sibling(std::vector<int>& ready) const {
+    constexpr int kNear = 8;
+    auto chosen = ready.begin();
+    const int first = *chosen;
+    int64_t least = bytes_change(first).taken;
+    for (auto at = ready.begin() + 1; at != ready.end() && *at <= first + kNear; ++at) {
+      const bool shares = std::any_of(touched_[*at].begin(), touched_[*at].end(), [&](int b) {
+        return std::binary_search(touched_[first].begin(), touched_[first].end(), b);
+      });
+      const int64_t taken = bytes_change(*at).taken;
+      if (!shares || taken >= least) continue;
+      least = taken;
+      chosen = at;
+    }
+    return chosen;
   }
 
   const Graph& graph_;
