@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "jit/passes.h"
 #include "jit/pipeline.h"
 #include "runtime/config.h"
 #include "tests/jit/graph_runner.h"
@@ -53,6 +54,26 @@ TEST(Executable, SoDoLongerOnesWithoutACompiler) {
   config().verify = config().poison = true;
   config().cxx = "none";
   compare_random(150, {.nodes = 60});
+}
+
+TEST(Executable, AndThoseThatRecompute) {
+  ConfigGuard guard;
+  config().verify = config().poison = true;
+  int recomputed = 0, inlined = 0;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    const Graph graph = random_program(seed, {.nodes = 50, .wide = true}).graph;
+    config().skip_passes = "recompute,fuse,inline_recomputed,order";
+    const Graph plain = jit::run_passes(graph, "plain", nullptr);
+    recomputed += jit::recompute(plain).buffers.size() > plain.buffers.size();
+    const Graph fused = jit::fuse(plain);
+    inlined += jit::inline_recomputed(fused).buffers.size() > fused.buffers.size();
+  }
+  config().skip_passes = {};
+  EXPECT_GE(recomputed, 5);
+  EXPECT_GE(inlined, 5);
+  compare_random(8, {.nodes = 50, .wide = true});
+  config().cxx = "none";
+  compare_random(40, {.nodes = 50, .wide = true});
 }
 
 TEST(Executable, AndWithEachPassLeftOut) {

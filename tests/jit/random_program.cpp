@@ -246,7 +246,8 @@ void Builder::reduce() {
 
 void Builder::product() {
   const Tensor a = any(DType::F32);
-  const Tensor b = any(DType::F32);
+  Tensor b = any(DType::F32);
+  if (options_.wide && chance(80)) b = a;
   if (a.geometry.ndim() != 2 || b.geometry.ndim() != 2) return;
   Tensor right = b;
   if (right.geometry.sizes[0] != a.geometry.sizes[1]) {
@@ -254,6 +255,7 @@ void Builder::product() {
     std::swap(right.geometry.strides[0], right.geometry.strides[1]);
   }
   if (right.geometry.sizes[0] != a.geometry.sizes[1]) return;
+  if (a.geometry.sizes[0] * right.geometry.sizes[1] > 20000) return;
   tensors_.push_back(fresh(DType::F32, {a.geometry.sizes[0], right.geometry.sizes[1]}));
   emit(Op::matmul, {window(a), window(right)}, {tensors_.back()});
 }
@@ -309,6 +311,10 @@ void Builder::softmax() {
 Program Builder::build() {
   rows_ = 1 + pick(9);
   columns_ = chance(15) ? 300 + pick(200) : 1 + pick(40);
+  if (options_.wide) {
+    rows_ = 2 + pick(3);
+    columns_ = 1024 + pick(9);
+  }
   tensors_.push_back(external(DType::F32, {rows_, columns_}));
   tensors_.push_back(external(DType::F32, {rows_, columns_}));
   tensors_.push_back(external(DType::F32, {columns_}));
@@ -318,7 +324,7 @@ Program Builder::build() {
   tensors_.push_back(external(DType::I64, {rows_, columns_}));
   tensors_.push_back(external(DType::F32, {}));
   while (static_cast<int>(program_.graph.nodes.size()) < options_.nodes) {
-    const int kind = pick(100);
+    const int kind = pick(options_.wide ? 120 : 100);
     if (kind < 55)
       pointwise();
     else if (kind < 68)

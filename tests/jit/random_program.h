@@ -10,6 +10,7 @@ namespace etch::test {
 struct RandomOptions {
   int nodes = 24;
   bool heavy = true;  ///< matrix products among the pointwise nodes
+  bool wide = false;  ///< tensors large enough to be recomputed, and more products
 };
 
 /// Pointwise nodes with broadcasts, views, casts, reductions, products, generators, in-place and partial
