@@ -47,20 +47,37 @@ void store_channels(const Operand& operand, const Compute<S>* values) {
   for (int64_t c = 0; c < n; ++c) to[c * operand.geometry->strides[0]] = narrow<S>(values[c]);
 }
 
-int64_t row_threads_grain(int64_t channels) { return std::max<int64_t>(1, kGrain / channels); }
+/// f(element, channel) for independent elements; four rows at a time, which share what is loaded for a
+/// channel.
+template <class F>
+void for_elements(int64_t rows, int64_t channels, F f) {
+  parallel_for(rows, std::max<int64_t>(1, kGrain / channels), [=](int64_t begin, int64_t end) {
+    int64_t r = begin;
+    for (; r + 4 <= end; r += 4) {
+      ETCH_INDEPENDENT_ITERATIONS
+      for (int64_t c = 0; c < channels; ++c) {
+        const int64_t i = r * channels + c;
+        f(i, c);
+        f(i + channels, c);
+        f(i + 2 * channels, c);
+        f(i + 3 * channels, c);
+      }
+    }
+    for (; r < end; ++r) {
+      ETCH_INDEPENDENT_ITERATIONS
+      for (int64_t c = 0; c < channels; ++c) f(r * channels + c, c);
+    }
+  });
+}
 
 /// y = (x - mean) * inverse * w + b.
 template <class S>
 void normalise(const Operand& in, const Operand& out, int64_t rows, int64_t channels, const Compute<S>* mean,
                const Compute<S>* inverse, const Compute<S>* w, const Compute<S>* b) {
-  parallel_for(rows, row_threads_grain(channels), [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) {
-      const S* x = reinterpret_cast<const S*>(in.data()) + r * channels;
-      S* y = reinterpret_cast<S*>(out.data()) + r * channels;
-      ETCH_INDEPENDENT_ITERATIONS
-      for (int64_t c = 0; c < channels; ++c)
-        y[c] = narrow<S>((widen(x[c]) - mean[c]) * inverse[c] * w[c] + b[c]);
-    }
+  const S* x = reinterpret_cast<const S*>(in.data());
+  S* y = reinterpret_cast<S*>(out.data());
+  for_elements(rows, channels, [=](int64_t i, int64_t c) ETCH_INLINE_LAMBDA {
+    y[i] = narrow<S>((widen(x[i]) - mean[c]) * inverse[c] * w[c] + b[c]);
   });
 }
 
@@ -142,16 +159,9 @@ void backward(const OpCall& call, void* scratch) {
     scale[c] = w[c] * inverse[c];
   }
   const T* scales = scale.data();
-  parallel_for(rows, row_threads_grain(channels), [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) {
-      const S *gr = g + r * channels, *xr = x + r * channels;
-      S* to = dx + r * channels;
-      ETCH_INDEPENDENT_ITERATIONS
-      for (int64_t c = 0; c < channels; ++c) {
-        const T normal = (widen(xr[c]) - mean[c]) * inverse[c];
-        to[c] = narrow<S>(((widen(gr[c]) - mean_g[c]) - normal * mean_product[c]) * scales[c]);
-      }
-    }
+  for_elements(rows, channels, [=](int64_t i, int64_t c) ETCH_INLINE_LAMBDA {
+    const T normal = (widen(x[i]) - mean[c]) * inverse[c];
+    dx[i] = narrow<S>(((widen(g[i]) - mean_g[c]) - normal * mean_product[c]) * scales[c]);
   });
   store_channels<S>(call.outputs[1], g_w);
   store_channels<S>(call.outputs[2], g_b);

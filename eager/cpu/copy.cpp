@@ -8,8 +8,10 @@
 namespace etch::cpu {
 namespace {
 
-/// One tile is a cache line of 4-byte elements square.
+/// One tile is a cache line of 4-byte elements square; a band of tiles is gone through in squares whose lines
+/// stay in the first-level cache and whose pages in the address cache.
 constexpr int64_t kTile = 16;
+constexpr int64_t kBand = 64;
 
 /// out[j * out_stride + i] = in[i * in_stride + j] for a tile of up to 16 by 16, each cache line touched
 /// once.
@@ -39,7 +41,7 @@ void transpose(const Loop& loop, int across) {
   const int64_t width = loop.size[last], height = loop.size[across];
   const int64_t in_stride = loop.stride[1][last] / static_cast<int64_t>(sizeof(T));
   const int64_t out_stride = loop.stride[0][across] / static_cast<int64_t>(sizeof(T));
-  const int64_t bands = (height + kTile - 1) / kTile;
+  const int64_t bands = (height + kBand - 1) / kBand;
   Loop outer = loop;
   for (int d : {last, across}) {
     outer.size[d] = 1;
@@ -47,17 +49,23 @@ void transpose(const Loop& loop, int across) {
   }
   outer.merge();
   outer.count = loop.count / (width * height);
-  parallel_for(outer.count * bands, std::max<int64_t>(1, kGrain / (width * kTile)),
+  const auto run_band = [&](T* out, const T* in, int64_t rows) {
+    for (int64_t square = 0; square < width; square += kBand) {
+      const int64_t end = std::min(width, square + kBand);
+      for (int64_t j = 0; j < rows; j += kTile)
+        for (int64_t i = square; i < end; i += kTile)
+          transpose_tile(out + j * out_stride + i, out_stride, in + i * in_stride + j, in_stride,
+                         std::min(kTile, end - i), std::min(kTile, rows - j));
+    }
+  };
+  parallel_for(outer.count * bands, std::max<int64_t>(1, kGrain / (width * std::min(height, kBand))),
                [&](int64_t begin, int64_t end) {
                  for (int64_t unit = begin; unit < end; ++unit) {
-                   const int64_t band = unit % bands;
+                   const int64_t first = unit % bands * kBand;
                    walk(outer, unit / bands, unit / bands + 1, [&](const int64_t* offset, int64_t) {
-                     T* out = reinterpret_cast<T*>(loop.base[0] + offset[0]) + band * kTile * out_stride;
-                     const T* in = reinterpret_cast<const T*>(loop.base[1] + offset[1]) + band * kTile;
-                     const int64_t nj = std::min(kTile, height - band * kTile);
-                     for (int64_t i = 0; i < width; i += kTile)
-                       transpose_tile(out + i, out_stride, in + i * in_stride, in_stride,
-                                      std::min(kTile, width - i), nj);
+                     run_band(reinterpret_cast<T*>(loop.base[0] + offset[0]) + first * out_stride,
+                              reinterpret_cast<const T*>(loop.base[1] + offset[1]) + first,
+                              std::min(kBand, height - first));
                    });
                  }
                });

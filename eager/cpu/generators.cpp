@@ -111,6 +111,33 @@ PieceFunction<T> piece_of(Op op, unsigned whole) {
   return nullptr;
 }
 
+template <class S>
+void load(Compute<S>* to, const char* from, int64_t stride, int64_t n) {
+  if (stride == sizeof(S)) {
+    const auto* in = reinterpret_cast<const S*>(from);
+    for (int64_t k = 0; k < n; ++k) to[k] = widen(in[k]);
+    return;
+  }
+  for (int64_t k = 0; k < n; ++k) {
+    S element;
+    std::memcpy(&element, from + k * stride, sizeof element);
+    to[k] = widen(element);
+  }
+}
+
+template <class S>
+void store(char* to, int64_t stride, const Compute<S>* from, int64_t n) {
+  if (stride == sizeof(S)) {
+    auto* out = reinterpret_cast<S*>(to);
+    for (int64_t k = 0; k < n; ++k) out[k] = narrow<S>(from[k]);
+    return;
+  }
+  for (int64_t k = 0; k < n; ++k) {
+    const S element = narrow<S>(from[k]);
+    std::memcpy(to + k * stride, &element, sizeof element);
+  }
+}
+
 /// `loop` has the operands output, index (in elements, no base) and perhaps a tensor.
 template <class S>
 void run(Op op, const Loop& loop, const Numbers& numbers, unsigned whole) {
@@ -125,17 +152,9 @@ void run(Op op, const Loop& loop, const Numbers& numbers, unsigned whole) {
         const int64_t count = std::min(n - at, step == 1 ? kBlock - first % 4 : kBlock);
         alignas(64) T out[kBlock], x[kBlock];
         if (loop.operands > 2)
-          for (int64_t k = 0; k < count; ++k) {
-            S element;
-            std::memcpy(&element, loop.base[2] + offset[2] + (at + k) * loop.inner_stride(2), sizeof element);
-            x[k] = widen(element);
-          }
+          load<S>(x, loop.base[2] + offset[2] + at * loop.inner_stride(2), loop.inner_stride(2), count);
         piece(out, loop.operands > 2 ? x : nullptr, numbers, first, step, count);
-        char* to = loop.base[0] + offset[0] + at * loop.inner_stride(0);
-        for (int64_t k = 0; k < count; ++k) {
-          const S element = narrow<S>(out[k]);
-          std::memcpy(to + k * loop.inner_stride(0), &element, sizeof element);
-        }
+        store<S>(loop.base[0] + offset[0] + at * loop.inner_stride(0), loop.inner_stride(0), out, count);
         at += count;
       }
     });

@@ -24,35 +24,49 @@ void with_item(int64_t item, F&& f) {
   }
 }
 
-/// Rows shorter than this are not run one by one: blocks across rows are gathered.
+/// Rows shorter than this are not run one by one: blocks of whole rows are gathered.
 constexpr int64_t kShortRow = 32;
+/// Up to this length rows are joined into blocks where that takes no gathering but of repeated rows.
+constexpr int64_t kJoinedRow = 256;
 constexpr int64_t kUnit = 1024;
 
 struct Buffers {
   alignas(64) char bytes[kMaxLoopOperands][kBlock * 8];
 };
 
-/// How a loop's operands are fed to a kernel.
+/// How a loop's operands are fed to a kernel: row by row, or in blocks of whole rows.
 class Runner {
  public:
   Runner(const Loop& loop, PieceKernel kernel) : loop_(loop), kernel_(kernel) {
-    by_row_ = loop.ndim <= 1 || loop.inner() >= kShortRow;
+    bool repeats = false, joins = true;
+    for (int k = 0; k < loop.operands; ++k) {
+      const bool repeated = is_repeated(k);
+      if (repeated) repeated_ |= 1u << k;
+      repeats |= repeated;
+      joins &= repeated || is_flat(k) || is_scalar(k);
+    }
+    const int64_t inner = loop.inner();
+    by_row_ = loop.ndim <= 1 || !(inner < kShortRow || (inner <= kJoinedRow && joins && repeats));
+    unit_ = by_row_ ? kUnit : kBlock / inner * inner;
     for (int k = 0; k < loop.operands; ++k) {
       const bool scalar = by_row_ ? loop.inner_stride(k) == 0 : is_scalar(k);
       const bool direct = by_row_ ? loop.inner_stride(k) == loop.item[k] : is_flat(k);
       if (scalar && k > 0)
         scalars_ |= 1u << (k - 1);
-      else if (!direct && loop.inner() * loop.ndim > 1)
+      else if (!direct && loop.ndim > 0)
         gathered_ |= 1u << k;
     }
   }
 
+  /// run() takes ranges that begin at a multiple of this.
+  int64_t unit() const { return unit_; }
+
   void run(int64_t begin, int64_t end) const {
-    if (by_row_) {
-      walk(loop_, begin, end, [&](const int64_t* offset, int64_t n) { row(offset, n); });
-    } else {
-      for (int64_t at = begin; at < end; at += kBlock) block(at, std::min(kBlock, end - at));
-    }
+    if (by_row_) return walk(loop_, begin, end, [&](const int64_t* offset, int64_t n) { row(offset, n); });
+    Buffers buffers;
+    for (int k = 1; k < loop_.operands; ++k)
+      if ((gathered_ & repeated_) >> k & 1) gather_rows(k, 0, std::min(unit_, loop_.count), buffers.bytes[k]);
+    for (int64_t at = begin; at < end; at += unit_) block(at, std::min(unit_, end - at), buffers);
   }
 
  private:
@@ -68,6 +82,12 @@ class Runner {
       expected *= loop_.size[d];
     }
     return true;
+  }
+  /// All rows are the same one.
+  bool is_repeated(int k) const {
+    for (int d = 0; d < loop_.ndim - 1; ++d)
+      if (loop_.stride[k][d] != 0) return false;
+    return k > 0 && loop_.ndim > 1 && loop_.inner_stride(k) != 0;
   }
 
   void row(const int64_t* offset, int64_t n) const {
@@ -93,12 +113,11 @@ class Runner {
     }
   }
 
-  void block(int64_t at, int64_t n) const {
-    Buffers buffers;
+  void block(int64_t at, int64_t n, Buffers& buffers) const {
     const char* in[kMaxLoopOperands];
     for (int k = 1; k < loop_.operands; ++k) {
       if (gathered_ >> k & 1) {
-        gather_block(k, at, n, buffers.bytes[k]);
+        if (!(repeated_ >> k & 1)) gather_rows(k, at, n, buffers.bytes[k]);
         in[k - 1] = buffers.bytes[k];
       } else {
         in[k - 1] = loop_.base[k] + (scalars_ >> (k - 1) & 1 ? 0 : at * loop_.item[k]);
@@ -106,45 +125,43 @@ class Runner {
     }
     if (!(gathered_ & 1)) return kernel_(loop_.base[0] + at * loop_.item[0], in, scalars_, n);
     kernel_(buffers.bytes[0], in, scalars_, n);
-    const char* from = buffers.bytes[0];
-    walk_one(0, at, n, [&](int64_t offset, int64_t count) {
-      scatter(loop_.base[0] + offset, loop_.inner_stride(0), from, count, loop_.item[0]);
-      from += count * loop_.item[0];
-    });
-  }
-
-  void gather_block(int k, int64_t at, int64_t n, char* to) const {
-    const int64_t stride = loop_.inner_stride(k);
-    with_item(loop_.item[k], [&](auto zero) {
-      auto* out = reinterpret_cast<decltype(zero)*>(to);
-      walk_one(k, at, n, [&](int64_t offset, int64_t count) {
-        const char* from = loop_.base[k] + offset;
-        for (int64_t i = 0; i < count; ++i) std::memcpy(out + i, from + i * stride, sizeof zero);
-        out += count;
+    const int64_t inner = loop_.inner(), stride = loop_.inner_stride(0);
+    with_item(loop_.item[0], [&](auto zero) {
+      const char* from = buffers.bytes[0];
+      for_rows(0, at, n, [&](char* to) {
+        for (int64_t i = 0; i < inner; ++i, from += sizeof zero)
+          std::memcpy(to + i * stride, from, sizeof zero);
       });
     });
   }
 
-  /// walk() for one operand.
+  void gather_rows(int k, int64_t at, int64_t n, char* to) const {
+    const int64_t inner = loop_.inner(), stride = loop_.inner_stride(k);
+    with_item(loop_.item[k], [&](auto zero) {
+      for_rows(k, at, n, [&](const char* from) {
+        for (int64_t i = 0; i < inner; ++i, to += sizeof zero)
+          std::memcpy(to, from + i * stride, sizeof zero);
+      });
+    });
+  }
+
+  /// f(first element) for each whole row of operand k within n elements from `at`.
   template <class F>
-  void walk_one(int k, int64_t at, int64_t n, F&& f) const {
+  void for_rows(int k, int64_t at, int64_t n, F&& f) const {
     const int last = loop_.ndim - 1;
-    int64_t index[kMaxDims], offset = 0, rest = at;
-    for (int d = last; d >= 0; --d) {
+    int64_t index[kMaxDims], rest = at / loop_.size[last];
+    char* from = loop_.base[k];
+    for (int d = last - 1; d >= 0; --d) {
       index[d] = rest % loop_.size[d];
       rest /= loop_.size[d];
-      if (d < last) offset += index[d] * loop_.stride[k][d];
+      from += index[d] * loop_.stride[k][d];
     }
-    int64_t first = index[last];
-    while (n > 0) {
-      const int64_t count = std::min(n, loop_.size[last] - first);
-      f(offset + first * loop_.stride[k][last], count);
-      n -= count;
-      first = 0;
+    for (int64_t rows = n / loop_.size[last]; rows > 0; --rows) {
+      f(from);
       for (int d = last - 1; d >= 0; --d) {
-        offset += loop_.stride[k][d];
+        from += loop_.stride[k][d];
         if (++index[d] < loop_.size[d]) break;
-        offset -= index[d] * loop_.stride[k][d];
+        from -= index[d] * loop_.stride[k][d];
         index[d] = 0;
       }
     }
@@ -153,8 +170,10 @@ class Runner {
   const Loop& loop_;
   PieceKernel kernel_;
   bool by_row_;
+  int64_t unit_;
   unsigned scalars_ = 0;   // bit k: input k is one element in a piece
   unsigned gathered_ = 0;  // bit k: operand k goes through a buffer
+  unsigned repeated_ = 0;  // bit k: operand k repeats one row
 };
 
 }  // namespace
@@ -213,9 +232,10 @@ void run_loop(const Loop& loop, PieceKernel kernel, int64_t grain) {
   if (loop.count == 0) return;
   const Runner runner(loop, kernel);
   if (loop.count <= grain) return runner.run(0, loop.count);
+  const int64_t unit = runner.unit();
   parallel_for(
-      (loop.count + kUnit - 1) / kUnit, std::max<int64_t>(grain / kUnit, 1),
-      [&](int64_t begin, int64_t end) { runner.run(begin * kUnit, std::min(end * kUnit, loop.count)); });
+      (loop.count + unit - 1) / unit, std::max<int64_t>(grain / unit, 1),
+      [&](int64_t begin, int64_t end) { runner.run(begin * unit, std::min(end * unit, loop.count)); });
 }
 
 void gather(char* to, const char* from, int64_t stride, int64_t n, int64_t item) {

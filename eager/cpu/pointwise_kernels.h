@@ -42,43 +42,47 @@ constexpr bool computes_in(DTypeRule rule) {
   return true;
 }
 
-template <class Row, class T, unsigned Scalars>
-void run_piece(char* out, const char* const* in, int64_t n) {
-  using A = std::conditional_t<Row::rule == DTypeRule::Where, bool, T>;
-  using Out = std::conditional_t<Row::rule == DTypeRule::Bool, bool, T>;
-  constexpr int kA = 0, kB = Row::arity > 1 ? 1 : 0, kC = Row::arity > 2 ? 2 : 0;
-  const auto* pa = reinterpret_cast<const A*>(in[kA]);
-  const auto* pb = reinterpret_cast<const T*>(in[kB]);
-  const auto* pc = reinterpret_cast<const T*>(in[kC]);
-  auto* po = reinterpret_cast<Out*>(out);
-  const A a = Scalars & 1 ? *pa : A{};
-  const T b = Scalars & 2 ? *pb : T{};
-  const T c = Scalars & 4 ? *pc : T{};
-  ETCH_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) {
-    po[i] = static_cast<Out>(Row::template element<T, A>(Scalars & 1 ? a : pa[i],
-                                                         Row::arity < 2 ? T{} : (Scalars & 2 ? b : pb[i]),
-                                                         Row::arity < 3 ? T{} : (Scalars & 4 ? c : pc[i])));
-  }
-}
+template <class Row, class T>
+using Result = std::conditional_t<Row::rule == DTypeRule::Bool, bool, T>;
+template <class Row, class T>
+using First = std::conditional_t<Row::rule == DTypeRule::Where, bool, T>;
 
 template <class Row, class T>
+void run_piece(char* out, const char* const* in, int64_t n) {
+  using A = First<Row, T>;
+  const auto* a = reinterpret_cast<const A*>(in[0]);
+  const auto* b = reinterpret_cast<const T*>(in[Row::arity > 1 ? 1 : 0]);
+  const auto* c = reinterpret_cast<const T*>(in[Row::arity > 2 ? 2 : 0]);
+  auto* to = reinterpret_cast<Result<Row, T>*>(out);
+  ETCH_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i)
+    to[i] = static_cast<Result<Row, T>>(
+        Row::template element<T, A>(a[i], Row::arity > 1 ? b[i] : T{}, Row::arity > 2 ? c[i] : T{}));
+}
+
+/// Single elements are spread over a block in the first-level cache: one loop serves all kinds of operands,
+/// and nothing loop-invariant keeps it from being vectorised.
+template <class Row, class T>
 void run_pieces(char* out, const char* const* in, unsigned scalars, int64_t n) {
-  constexpr unsigned kAll = (1u << Row::arity) - 1;
-  if constexpr (Row::arity > 1) {
-    if (scalars == 1) return run_piece<Row, T, 1>(out, in, n);
-    if (scalars == 2) return run_piece<Row, T, 2>(out, in, n);
+  if (scalars == 0 || n == 1) return run_piece<Row, T>(out, in, n);
+  if (scalars == (1u << Row::arity) - 1) {
+    run_piece<Row, T>(out, in, 1);
+    return cpu::fill(out + sizeof(Result<Row, T>), out, n - 1, sizeof(Result<Row, T>));
   }
-  if constexpr (Row::arity > 2) {
-    if (scalars == 3) return run_piece<Row, T, 3>(out, in, n);
-    if (scalars == 4) return run_piece<Row, T, 4>(out, in, n);
-    if (scalars == 5) return run_piece<Row, T, 5>(out, in, n);
-    if (scalars == 6) return run_piece<Row, T, 6>(out, in, n);
+  alignas(64) char spread[Row::arity][cpu::kBlock * sizeof(T)];
+  const char* piece[Row::arity];
+  int64_t step[Row::arity];
+  for (int k = 0; k < Row::arity; ++k) {
+    const int64_t item = k == 0 ? sizeof(First<Row, T>) : sizeof(T);
+    step[k] = scalars >> k & 1 ? 0 : item;
+    piece[k] = step[k] ? in[k] : spread[k];
+    if (!step[k]) cpu::fill(spread[k], in[k], std::min(n, cpu::kBlock), item);
   }
-  if (scalars != kAll || n == 1) return run_piece<Row, T, 0>(out, in, n);
-  run_piece<Row, T, 0>(out, in, 1);
-  cpu::fill(out + (Row::rule == DTypeRule::Bool ? 1 : sizeof(T)), out, n - 1,
-            Row::rule == DTypeRule::Bool ? 1 : sizeof(T));
+  for (int64_t at = 0; at < n; at += cpu::kBlock) {
+    run_piece<Row, T>(out + at * static_cast<int64_t>(sizeof(Result<Row, T>)), piece,
+                      std::min(cpu::kBlock, n - at));
+    for (int k = 0; k < Row::arity; ++k) piece[k] += step[k] * cpu::kBlock;
+  }
 }
 
 template <class T>

@@ -45,6 +45,10 @@ struct Plan {
   bool splits_runs() const {
     return kept.count < 16 && run.count >= kLongRun && kept.count * reduced.count * run.count > 2 * kGrain;
   }
+  /// Rows: every output is one contiguous run.
+  bool is_plain() const {
+    return reduced.count == 1 && (run.ndim == 0 || (run.ndim == 1 && run.stride[1][0] == item));
+  }
   /// Accumulators of partial results.
   int64_t partials() const {
     if (kind == ReductionOrder::Kind::Rows) return splits_runs() ? kept.count * reduced.count * blocks() : 0;
@@ -111,6 +115,7 @@ class Rows {
     parallel_for(plan_.kept.count, std::max<int64_t>(1, kGrain / (each + 16)),
                  [&](int64_t begin, int64_t end) {
                    walk(plan_.kept, begin, end, [&](const int64_t* offset, int64_t n) {
+                     if (plan_.is_plain()) return plain_rows(offset, n);
                      for (int64_t i = 0; i < n; ++i) output(offset, i);
                    });
                  });
@@ -118,6 +123,19 @@ class Rows {
 
  private:
   using Cell = char[kMaxAcc];
+
+  /// n outputs of one contiguous run each.
+  void plain_rows(const int64_t* offset, int64_t n) const {
+    constexpr int64_t kRows = 64;
+    alignas(64) char results[kRows * kMaxAcc];
+    const int64_t out_stride = plan_.kept.inner_stride(0), in_stride = plan_.kept.inner_stride(1);
+    for (int64_t i = 0; i < n; i += kRows) {
+      const int64_t rows = std::min(kRows, n - i);
+      kernels_.rows(results, plan_.kept.base[1] + offset[1] + i * in_stride, in_stride, rows,
+                    plan_.run.count);
+      kernels_.store(plan_.kept.base[0] + offset[0] + i * out_stride, out_stride, results, rows);
+    }
+  }
 
   void output(const int64_t* offset, int64_t i) const {
     const char* in = plan_.kept.base[1] + offset[1] + i * plan_.kept.inner_stride(1);

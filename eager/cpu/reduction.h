@@ -15,6 +15,8 @@ struct ReductionKernels {
   void (*start)(char* acc, int64_t n);
   /// At most kReductionBlock elements into one accumulator, in lanes.
   void (*block)(char* acc, const char* in, int64_t n);
+  /// `rows` runs of n elements each, `row_stride` bytes apart, into as many accumulators.
+  void (*rows)(char* acc, const char* in, int64_t row_stride, int64_t rows, int64_t n);
   /// acc[i] = combine(acc[i], values[i]).
   void (*merge)(char* acc, const char* values, int64_t n);
   /// acc[i] takes element i of each row in order; rows are `row_stride` bytes apart.

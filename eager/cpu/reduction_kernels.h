@@ -60,6 +60,15 @@ struct ReductionOf {
         [](Acc a, Acc b) ETCH_INLINE_LAMBDA { return Row::template combine<Acc>(a, b); });
   }
 
+  static void rows(char* acc, const char* in, int64_t row_stride, int64_t rows, int64_t n) {
+    for (int64_t r = 0; r < rows; ++r) {
+      const T* x = reinterpret_cast<const T*>(in + r * row_stride);
+      reinterpret_cast<Acc*>(acc)[r] = reduce_run<Acc>(
+          n, Row::template identity<Acc>(), [x](int64_t i) ETCH_INLINE_LAMBDA { return load(x[i]); },
+          [](Acc a, Acc b) ETCH_INLINE_LAMBDA { return Row::template combine<Acc>(a, b); });
+    }
+  }
+
   static void merge(char* acc, const char* values, int64_t n) {
     Acc* a = reinterpret_cast<Acc*>(acc);
     const Acc* b = reinterpret_cast<const Acc*>(values);
@@ -99,7 +108,7 @@ struct ReductionOf {
     }
   }
 
-  static constexpr ReductionKernels kernels = {sizeof(Acc), start, block, merge, columns, store};
+  static constexpr ReductionKernels kernels = {sizeof(Acc), start, block, rows, merge, columns, store};
 };
 
 template <class T>
