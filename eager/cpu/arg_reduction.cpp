@@ -11,9 +11,33 @@
 namespace etch::cpu {
 namespace {
 
+/// Over n contiguous elements: the best value in lanes (its order does not matter), then where it comes
+/// first.
+template <class T, bool Max>
+int64_t first_best_contiguous(const T* x, int64_t n) {
+  using V = Compute<T>;
+  const V best = reduce_run<V>(
+      n, Max ? scalar::lowest<V>() : scalar::highest<V>(),
+      [x](int64_t i) ETCH_INLINE_LAMBDA { return widen(x[i]); },
+      [](V a, V b) ETCH_INLINE_LAMBDA { return Max ? scalar::max(a, b) : scalar::min(a, b); });
+  constexpr int64_t kStep = 64;
+  const auto is_best = [best](V value) ETCH_INLINE_LAMBDA { return (value == best) | (value != value); };
+  for (int64_t at = 0; at < n; at += kStep) {
+    const int64_t end = std::min(n, at + kStep);
+    int found = 0;
+    for (int64_t i = at; i < end; ++i) found |= is_best(widen(x[i]));
+    if (!found) continue;
+    for (int64_t i = at; i < end; ++i)
+      if (is_best(widen(x[i]))) return i;
+  }
+  return 0;
+}
+
 /// Walks `along` (output ignored, input) in order; returns the position of the first best.
 template <class T, bool Max>
 int64_t first_best(const Loop& along, const char* base) {
+  if (along.ndim == 1 && along.stride[1][0] == sizeof(T))
+    return first_best_contiguous<T, Max>(reinterpret_cast<const T*>(base), along.count);
   int64_t position = 0, best_at = 0;
   Compute<T> best{};
   walk(along, 0, along.count, [&](const int64_t* offset, int64_t n) {

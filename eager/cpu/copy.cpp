@@ -1,6 +1,7 @@
 // The copy row: contiguous runs, transpositions in tiles, casts and fills.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "eager/cpu/pointwise.h"
 #include "runtime/parallel.h"
@@ -13,20 +14,50 @@ namespace {
 constexpr int64_t kTile = 16;
 constexpr int64_t kBand = 64;
 
+/// Sixteen 4-byte elements: a cache line.
+using Line = uint32_t __attribute__((vector_size(64)));
+
+template <int Width, int... K>
+inline void exchange(Line& a, Line& b, std::integer_sequence<int, K...>) {
+  const Line low = __builtin_shufflevector(a, b, (K & Width ? 16 + K - Width : K)...);
+  b = __builtin_shufflevector(a, b, (K & Width ? 16 + K : K + Width)...);
+  a = low;
+}
+/// Swaps the off-diagonal quarters of every square of 2 * Width lines and elements.
+template <int Width>
+inline void exchange_quarters(Line* lines) {
+  for (int i = 0; i < 16; ++i)
+    if (!(i & Width)) exchange<Width>(lines[i], lines[i + Width], std::make_integer_sequence<int, 16>());
+}
+
+/// A full tile of 4-byte elements, in registers.
+inline void transpose_full(uint32_t* out, int64_t out_stride, const uint32_t* in, int64_t in_stride) {
+  Line lines[kTile];
+  for (int64_t i = 0; i < kTile; ++i) std::memcpy(&lines[i], in + i * in_stride, sizeof(Line));
+  exchange_quarters<8>(lines);
+  exchange_quarters<4>(lines);
+  exchange_quarters<2>(lines);
+  exchange_quarters<1>(lines);
+  for (int64_t j = 0; j < kTile; ++j) std::memcpy(out + j * out_stride, &lines[j], sizeof(Line));
+}
+
+template <class T>
+void transpose_full(T* out, int64_t out_stride, const T* in, int64_t in_stride) {
+  T tile[kTile][kTile];
+  for (int64_t i = 0; i < kTile; ++i) std::memcpy(tile[i], in + i * in_stride, sizeof tile[i]);
+  for (int64_t j = 0; j < kTile; ++j) {
+    T line[kTile];
+    for (int64_t i = 0; i < kTile; ++i) line[i] = tile[i][j];
+    std::memcpy(out + j * out_stride, line, sizeof line);
+  }
+}
+
 /// out[j * out_stride + i] = in[i * in_stride + j] for a tile of up to 16 by 16, each cache line touched
 /// once.
 template <class T>
 void transpose_tile(T* out, int64_t out_stride, const T* in, int64_t in_stride, int64_t ni, int64_t nj) {
+  if (ni == kTile && nj == kTile) return transpose_full(out, out_stride, in, in_stride);
   T tile[kTile][kTile];
-  if (ni == kTile && nj == kTile) {
-    for (int64_t i = 0; i < kTile; ++i) std::memcpy(tile[i], in + i * in_stride, sizeof tile[i]);
-    for (int64_t j = 0; j < kTile; ++j) {
-      T line[kTile];
-      for (int64_t i = 0; i < kTile; ++i) line[i] = tile[i][j];
-      std::memcpy(out + j * out_stride, line, sizeof line);
-    }
-    return;
-  }
   for (int64_t i = 0; i < ni; ++i)
     for (int64_t j = 0; j < nj; ++j) tile[i][j] = in[i * in_stride + j];
   for (int64_t j = 0; j < nj; ++j)

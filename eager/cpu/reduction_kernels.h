@@ -61,12 +61,33 @@ struct ReductionOf {
   }
 
   static void rows(char* acc, const char* in, int64_t row_stride, int64_t rows, int64_t n) {
-    for (int64_t r = 0; r < rows; ++r) {
+    int64_t r = 0;
+    if (n <= kReductionLanes)
+      for (; r + kTogether <= rows; r += kTogether)
+        short_rows(reinterpret_cast<Acc*>(acc) + r, in + r * row_stride, row_stride, static_cast<int>(n));
+    for (; r < rows; ++r) {
       const T* x = reinterpret_cast<const T*>(in + r * row_stride);
       reinterpret_cast<Acc*>(acc)[r] = reduce_run<Acc>(
           n, Row::template identity<Acc>(), [x](int64_t i) ETCH_INLINE_LAMBDA { return load(x[i]); },
           [](Acc a, Acc b) ETCH_INLINE_LAMBDA { return Row::template combine<Acc>(a, b); });
     }
+  }
+
+  static constexpr int kTogether = 16;
+  /// Rows with one element a lane at most, side by side. Lanes that took nothing hold the identity, which
+  /// changes no lane that it is folded into.
+  static void short_rows(Acc* acc, const char* in, int64_t row_stride, int n) {
+    const Acc identity = Row::template identity<Acc>();
+    Acc lane[kReductionLanes][kTogether];
+    for (int k = 0; k < kTogether; ++k) {
+      const T* x = reinterpret_cast<const T*>(in + k * row_stride);
+      for (int l = 0; l < n; ++l) lane[l][k] = Row::template combine<Acc>(identity, load(x[l]));
+    }
+    for (int width = static_cast<int>(kReductionLanes) / 2; width > 0; width /= 2)
+      for (int l = 0; l < width && l + width < n; ++l)
+        for (int k = 0; k < kTogether; ++k)
+          lane[l][k] = Row::template combine<Acc>(lane[l][k], lane[l + width][k]);
+    for (int k = 0; k < kTogether; ++k) acc[k] = Row::template combine<Acc>(identity, lane[0][k]);
   }
 
   static void merge(char* acc, const char* values, int64_t n) {
@@ -78,7 +99,9 @@ struct ReductionOf {
   static void columns(char* acc, const char* in, int64_t row_stride, int64_t rows, int64_t n) {
     Acc* __restrict__ a = reinterpret_cast<Acc*>(acc);
     int64_t r = 0;
-    for (; r + 4 <= rows; r += 4) {
+    // Four rows at a time spare loads and stores of the accumulators; compilers vectorise that for plain
+    // arithmetic.
+    for (; Row::rule == DTypeRule::Sum && r + 4 <= rows; r += 4) {
       const T* x0 = reinterpret_cast<const T*>(in + r * row_stride);
       const T* x1 = reinterpret_cast<const T*>(in + (r + 1) * row_stride);
       const T* x2 = reinterpret_cast<const T*>(in + (r + 2) * row_stride);

@@ -181,6 +181,26 @@ TEST(Reduction, FollowsTheOrderBitForBit) {
   }
 }
 
+TEST(Reduction, ShortRowsFollowTheOrderToo) {
+  for (int64_t n = 1; n <= 40; ++n) {
+    const Array in = random_array(contiguous({37, n}), DType::F32, static_cast<unsigned>(n));
+    const std::vector<float> expected = Plain(in, 0b10).sums();
+    const Numbers found = apply(Op::sum, {in}, over(0b10)).values();
+    for (size_t r = 0; r < 37; ++r) ASSERT_EQ(static_cast<float>(found[r]), expected[r]) << n;
+  }
+}
+
+TEST(Reduction, ArgumentsOfLongRowsAreTheFirstBest) {
+  Array in(contiguous({3, 1000}), DType::F32);
+  Numbers numbers(3000, 1);
+  numbers[700] = numbers[900] = 2;
+  numbers[1000 + 64] = -1;
+  numbers[2000 + 999] = std::numeric_limits<double>::quiet_NaN();
+  in.set(numbers);
+  EXPECT_EQ(apply(Op::argmax, {in}, over(0b10)).values(), (Numbers{700, 0, 999}));
+  EXPECT_EQ(apply(Op::argmin, {in}, over(0b10)).values(), (Numbers{0, 64, 999}));
+}
+
 TEST(Reduction, ThreadsDoNotChangeBits) {
   const int threads = num_threads();
   for (const Dims& sizes : {Dims{300000}, Dims{9000, 33}, Dims{33, 9000}, Dims{2, 60000}}) {
