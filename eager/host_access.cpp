@@ -88,7 +88,7 @@ ETCH_INSTANTIATE(uint8_t)
 ETCH_INSTANTIATE(bool)
 #undef ETCH_INSTANTIATE
 
-void Tensor::set(std::initializer_list<int64_t> index, Scalar value) {
+void Tensor::set(std::initializer_list<int64_t> index, Scalar value, SourceLocation where) {
   ETCH_CHECK(static_cast<int>(index.size()) == ndim(), IndexError, "set: expected ", ndim(),
              " positions, got ", static_cast<int64_t>(index.size()));
   check_in_place("set", *this);
@@ -101,6 +101,7 @@ void Tensor::set(std::initializer_list<int64_t> index, Scalar value) {
     at += (position < 0 ? position + count : position) * strides()[axis];
     ++axis;
   }
+  Recorder::note_host_access(where);
   storage().last_writer = Storage::kNoWriter;
   void* data = storage().data_for_write();
   visit_dtype(dtype(), [&]<class To>() {

@@ -69,6 +69,8 @@ Tensor& pointwise_in_place(Op op, Tensor& self, std::span<Arg> operands) {
                "gradients; use "
                "the op without the underscore");
   const DType dtype = compute_in(op, result_type(operands));
+  ETCH_CHECK(info(op).rule != DTypeRule::Numeric || dtype != DType::Bool, DTypeError, function,
+             ": expected a numeric dtype, got bool");
   const auto kind = [](DType d) { return d == DType::Bool ? 0 : is_integral(d) ? 1 : 2; };
   ETCH_CHECK(kind(dtype) <= kind(self.dtype()), DTypeError, function, ": expected a result that fits ",
              name(self.dtype()), ", got ", name(dtype));

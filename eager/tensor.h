@@ -121,7 +121,8 @@ class Tensor {
     return static_cast<T*>(write_pointer(dtype_of<T>, where));
   }
   /// Writes one element from the host.
-  void set(std::initializer_list<int64_t> index, Scalar value);
+  void set(std::initializer_list<int64_t> index, Scalar value,
+           SourceLocation where = SourceLocation::current());
   /// PyTorch's manner: nested brackets, four digits, large tensors summarised.
   std::string to_string() const;
 

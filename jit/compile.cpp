@@ -6,6 +6,7 @@
 #include <new>
 
 #include "jit/executable.h"
+#include "runtime/config.h"
 #include "tracer/recorder.h"
 #include "tracer/site.h"
 
@@ -65,6 +66,14 @@ Site& traced_site(const char* function, SourceLocation where) {
   SiteOptions options;
   options.name = concat({function, " (", place(where), ")"});
   return all.sites.emplace_back(options);
+}
+
+void flush_while_unwinding() noexcept {
+  try {
+    flush(SourceLocation::current());
+  } catch (const std::exception& error) {
+    log(1, concat({"flush while another exception was in flight: ", error.what()}));
+  }
 }
 
 CompiledMemory compiled_memory(const Site& site) {

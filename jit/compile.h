@@ -107,7 +107,12 @@ std::string explain_traced(std::string_view name);
 
 /// Does this thread's pending work now. Call it before another thread may touch a tensor that a traced body
 /// has used.
-void flush(SourceLocation where);
+void flush(SourceLocation where = SourceLocation::current());
+
+namespace detail {
+/// flush(), with errors logged.
+void flush_while_unwinding() noexcept;
+}  // namespace detail
 
 /// Locks a mutex; flushes before unlocking, so that the next owner sees every value.
 template <class Mutex>
@@ -119,7 +124,11 @@ class lock_guard {
       Mutex& mutex;
       ~Unlock() { mutex.unlock(); }
     } unlock{mutex_};
-    if (std::uncaught_exceptions() == exceptions_) etch::flush(SourceLocation::current());
+    if (std::uncaught_exceptions() == exceptions_) {
+      etch::flush();
+    } else {
+      detail::flush_while_unwinding();
+    }
   }
   lock_guard(const lock_guard&) = delete;
   lock_guard& operator=(const lock_guard&) = delete;
@@ -139,7 +148,7 @@ Site& traced_site(const char* function, SourceLocation where);
 #define ETCH_CONCAT(a, b) ETCH_CONCAT_2(a, b)
 /// As the first line of a function's body: the rest of it is traced. Flushes when the function returns (other
 /// locals are gone by then); may throw from there. etch::compile() is the first choice.
-#define ETCH_TRACED()                                                              \
-  static ::etch::Site& ETCH_CONCAT(etch_site_, __LINE__) =                         \
-      ::etch::detail::traced_site(__PRETTY_FUNCTION__, SourceLocation::current()); \
+#define ETCH_TRACED()                                                                      \
+  static ::etch::Site& ETCH_CONCAT(etch_site_, __LINE__) =                                 \
+      ::etch::detail::traced_site(__PRETTY_FUNCTION__, ::etch::SourceLocation::current()); \
   ::etch::detail::Scope ETCH_CONCAT(etch_scope_, __LINE__)(ETCH_CONCAT(etch_site_, __LINE__))

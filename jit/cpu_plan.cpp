@@ -116,6 +116,11 @@ CpuPlan::CpuPlan(CpuProgram program, const LiveSet& live, ExecutableStatistics s
   first_output_base_ = static_cast<int>(base_buffers_.size()) + 1;
   for (size_t b = 0; b < graph.buffers.size(); ++b)
     if (graph.buffers[b].kind == GraphBuffer::Kind::Output) add_base(static_cast<int>(b));
+  last_write_.assign(base_buffers_.size() + 1 - first_output_base_, -1);
+  for (size_t i = 0; i < graph.nodes.size(); ++i)
+    for (const GraphOperand& output : graph.nodes[i].outputs)
+      if (const int base = base_of_buffer_[output.buffer]; base >= first_output_base_)
+        last_write_[base - first_output_base_] = static_cast<int>(i);
 
   for (const Node& check : program_.checks) checks_.push_back(make_call(check, true));
   steps_.resize(graph.nodes.size());
@@ -215,6 +220,9 @@ void CpuPlan::run_step(const Step& step, const Frame& frame) const {
   if (!executor(DeviceType::Cpu).run(call, scratch)) execute(call);
 }
 
+// Where windows without elements lie when there is no arena.
+alignas(64) static char kNothing[64];
+
 bool CpuPlan::run(const Segment& segment) const {
   const Graph& graph = program_.graph;
   Frame frame;
@@ -240,7 +248,7 @@ bool CpuPlan::run(const Segment& segment) const {
 
   Memory memory(graph.device);
   const bool arena = program_.memory.arena_bytes > 0;
-  frame.bases[0] = arena ? memory.add(program_.memory.arena_bytes, MemoryCategory::Arena) : nullptr;
+  frame.bases[0] = arena ? memory.add(program_.memory.arena_bytes, MemoryCategory::Arena) : kNothing;
   const size_t first_block = arena;
   for (size_t base = first_output_base_; base < frame.bases.size(); ++base) {
     const GraphBuffer& buffer = graph.buffers[base_buffers_[base - 1]];
@@ -254,27 +262,38 @@ bool CpuPlan::run(const Segment& segment) const {
   const bool poison = config().poison;
   const bool timed = log_enabled(3);
   if (poison && arena) std::memset(frame.bases[0], 0xFF, program_.memory.arena_bytes);
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    if (timed) {
-      const auto start = std::chrono::steady_clock::now();
-      run_step(steps_[i], frame);
-      const auto time = std::chrono::steady_clock::now() - start;
-      timings_[i].runs.fetch_add(1, std::memory_order_relaxed);
-      timings_[i].nanoseconds.fetch_add(std::chrono::nanoseconds(time).count(), std::memory_order_relaxed);
-    } else {
-      run_step(steps_[i], frame);
+  // An error of a step leaves what was complete before it.
+  const auto hand_over_written_before = [&](size_t step) {
+    for (size_t base = first_output_base_; base < frame.bases.size(); ++base) {
+      const GraphBuffer& buffer = graph.buffers[base_buffers_[base - 1]];
+      if (!segment.live[buffer.number] || last_write_[base - first_output_base_] >= static_cast<int>(step))
+        continue;
+      Storage& storage = *segment.storages[buffer.number];
+      storage.adopt(memory.hand_over(first_block + base - first_output_base_), storage.category());
     }
-    if (poison)
-      for (const DeadRange& range : program_.memory.dead[i])
-        std::memset(frame.bases[0] + range.offset, 0xFF, range.bytes);
+  };
+  size_t i = 0;
+  try {
+    for (; i < steps_.size(); ++i) {
+      if (timed) {
+        const auto start = std::chrono::steady_clock::now();
+        run_step(steps_[i], frame);
+        const auto time = std::chrono::steady_clock::now() - start;
+        timings_[i].runs.fetch_add(1, std::memory_order_relaxed);
+        timings_[i].nanoseconds.fetch_add(std::chrono::nanoseconds(time).count(), std::memory_order_relaxed);
+      } else {
+        run_step(steps_[i], frame);
+      }
+      if (poison)
+        for (const DeadRange& range : program_.memory.dead[i])
+          std::memset(frame.bases[0] + range.offset, 0xFF, range.bytes);
+    }
+  } catch (const Error&) {
+    hand_over_written_before(i);
+    throw;
   }
 
-  for (size_t base = first_output_base_; base < frame.bases.size(); ++base) {
-    const GraphBuffer& buffer = graph.buffers[base_buffers_[base - 1]];
-    if (!segment.live[buffer.number]) continue;
-    Storage& storage = *segment.storages[buffer.number];
-    storage.adopt(memory.hand_over(first_block + base - first_output_base_), storage.category());
-  }
+  hand_over_written_before(steps_.size());
   return true;
 }
 

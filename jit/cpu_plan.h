@@ -93,6 +93,7 @@ class CpuPlan final : public PlanExecutable {
   std::vector<int> base_buffers_;    ///< the buffer behind bases 1, 2, ..; base 0 is the arena
   std::vector<int> base_of_buffer_;  ///< -1: none yet
   int first_output_base_ = 0;
+  std::vector<int> last_write_;  ///< by output: the last step that writes it
   struct Timing {
     std::atomic<int64_t> runs{0}, nanoseconds{0};
   };

@@ -19,7 +19,7 @@ Json describe_end(PathEnd& end) {
   std::lock_guard lock(end.mutex);
   Json json;
   json["ops"] = end.path->ops.size();
-  json["diverged"] = describe_divergence(end.node);
+  json["diverged"] = end.diverged;
   json["flushed_because"] = std::string(describe(end.reason));
   json["flushed_at"] = place(end.where);
   json["compiled_calls"] = end.compiled_calls;
@@ -87,8 +87,7 @@ std::string explain(const Site& site) {
       text += concat({"; compiled ", end->compiles, " time", end->compiles == 1 ? "" : "s", " in ",
                       end->compile_ms, " ms"});
     text += "\n";
-    if (const std::string divergence = describe_divergence(end->node); !divergence.empty())
-      text += concat({"    differs from an earlier path: ", divergence, "\n"});
+    if (!end->diverged.empty()) text += concat({"    differs from an earlier path: ", end->diverged, "\n"});
     if (const std::string eager = why_eager(*end, site.options().compile_at); !eager.empty())
       text += concat({"    runs op by op: ", eager, "\n"});
     for (const auto& executable : end->executables) text += indent(executable->report());

@@ -74,8 +74,8 @@ Dependences dependences(const Graph& graph, const std::vector<BufferFacts>& fact
   Dependences result;
   result.before.resize(count);
   result.after.resize(count);
-  // The last state stands for "what a raised error leaves visible": writers of externals read it, nodes that
-  // may raise write it.
+  // The last state stands for "what a raised error leaves visible": writers of externals and outputs read
+  // it, nodes that may raise write it.
   std::vector<State> states(graph.buffers.size() + 1);
   State& effects = states.back();
   for (int i = 0; i < count; ++i) {
@@ -93,12 +93,12 @@ Dependences dependences(const Graph& graph, const std::vector<BufferFacts>& fact
     };
     for (const GraphOperand& input : node.inputs)
       if (input.is_tensor()) read(states[input.buffer]);
-    bool writes_external = false;
+    bool is_visible = false;
     for (const GraphOperand& output : node.outputs) {
       write(states[output.buffer]);
-      writes_external |= graph.buffers[output.buffer].kind == GraphBuffer::Kind::External;
+      is_visible |= graph.buffers[output.buffer].kind != GraphBuffer::Kind::Internal;
     }
-    if (writes_external) read(effects);
+    if (is_visible) read(effects);
     if (checked_operand(node) >= 0 && !checks_early(graph, facts, node)) write(effects);
     sort_unique(before);
     if (!before.empty() && before.back() == i) before.pop_back();

@@ -30,7 +30,7 @@ int checked_operand(const Node& node);
 bool checks_early(const Graph& graph, const std::vector<BufferFacts>& facts, const Node& node);
 
 /// For each node the nodes that must run before and after it, each once, in rising order. A node that may
-/// raise when it runs keeps its place among the writes to externals.
+/// raise when it runs keeps its place among the writes to externals and outputs.
 struct Dependences {
   std::vector<std::vector<int>> before;
   std::vector<std::vector<int>> after;

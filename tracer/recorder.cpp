@@ -44,6 +44,15 @@ RecordedOperand recorded(const Operand& operand, int number) {
   return result;
 }
 
+// As eager does.
+void run_now(const OpCall& call) {
+  for (const Operand& operand : call.outputs) {
+    operand.storage->materialise();
+    operand.storage->bump_version();
+  }
+  execute(call);
+}
+
 bool is_unstable(const Operand& operand) { return operand.storage && operand.storage->is_unstable(); }
 
 }  // namespace
@@ -160,8 +169,7 @@ void Recorder::record(const OpCall& call) {
   for (const Operand& operand : call.outputs) check_operand(operand, call.op);
   if (site_->gave_up()) [[unlikely]] {
     give_up();
-    for (const Operand& operand : call.outputs) operand.storage->materialise();
-    execute(call);
+    run_now(call);
     return;
   }
   if (std::any_of(call.inputs.begin(), call.inputs.end(), is_unstable) ||
@@ -176,6 +184,8 @@ void Recorder::record(const OpCall& call) {
   for (int i = 0; i < call.attrs.count; ++i) words_.push_back(static_cast<uint64_t>(call.attrs[i]));
   for (const Operand& operand : call.inputs) append_operand(operand, false);
   for (const Operand& operand : call.outputs) append_operand(operand, true);
+  // The window says little about the storage: it may be the first of several, or cover all of an external.
+  for (const RecordedStorage& storage : new_storages_) words_.push_back(static_cast<uint64_t>(storage.bytes));
   move_cursor(call);
   ops_.push_back({cursor_, first_value});
   if (ops_.size() >= kMaxPendingOps || (external_bytes_ > kMaxHeldExternalBytes && externals_outgrew_limit()))
@@ -187,11 +197,7 @@ void Recorder::record(const OpCall& call) {
 void Recorder::record_foreign(const OpCall& call) {
   if (std::any_of(call.outputs.begin(), call.outputs.end(), is_unstable)) {
     flush(FlushReason::HostWrite);
-    for (const Operand& operand : call.outputs) {
-      if (!operand.storage->has_bytes()) operand.storage->materialise();
-      operand.storage->bump_version();
-    }
-    execute(call);
+    run_now(call);
     return;
   }
   Operand inputs[kMaxInputs];
@@ -204,7 +210,7 @@ void Recorder::record_foreign(const OpCall& call) {
 
 Storage& Recorder::snapshot_of(Storage& storage) {
   Ref<Storage>& snapshot = snapshots_[&storage];
-  if (!snapshot) {
+  if (!snapshot || std::memcmp(snapshot->raw_data(), storage.raw_data(), storage.bytes()) != 0) {
     snapshot = Storage::allocate(storage.device(), storage.bytes());
     std::memcpy(snapshot->raw_data(), storage.raw_data(), storage.bytes());
   }
@@ -333,7 +339,7 @@ bool Recorder::Pending::run(const Executable& executable, const PathEnd& end, co
   try {
     return executable.run({*end.path, values, pointers, live});
   } catch (...) {
-    fail_incomplete(live, 0, std::current_exception());
+    fail_incomplete(live, ops.size(), std::current_exception());  // what it completed has bytes
     throw;
   }
 }
@@ -410,7 +416,7 @@ void Recorder::flush_pending(FlushReason reason, SourceLocation where, bool may_
     std::rethrow_exception(pending.conflict);
   }
   const SiteOptions& options = site_->options();
-  PathEnd* end = site_->end_at(pending.last, reason, where);
+  PathEnd* end = may_compile ? site_->end_at(pending.last, reason, where) : site_->abandoned_at(pending.last);
   if (!end) {
     pending.run_one_by_one(live);
     return;
@@ -425,7 +431,9 @@ void Recorder::flush_pending(FlushReason reason, SourceLocation where, bool may_
   if (!compiled) pending.run_one_by_one(live);
 }
 
-void Recorder::flush(FlushReason reason, SourceLocation where) { flush_pending(reason, where, true); }
+void Recorder::flush(FlushReason reason, SourceLocation where) {
+  flush_pending(reason, where, std::uncaught_exceptions() <= exceptions_);
+}
 
 // --- Scopes
 
@@ -433,6 +441,7 @@ void Recorder::open(Site& site) {
   site_ = &site;
   depth_ = 1;
   cursor_ = site.root();
+  exceptions_ = std::uncaught_exceptions();
   active_ = this;
   active_work = this;
 }

@@ -70,6 +70,7 @@ class Recorder final : public PendingWork {
 
   Site* site_ = nullptr;
   int depth_ = 0;
+  int exceptions_ = 0;  ///< in flight when the scope was opened
   PathNode* cursor_ = nullptr;
   std::vector<PendingOp> ops_;
   std::vector<OperandValue> values_;
@@ -101,6 +102,6 @@ class TraceScope {
 };
 
 /// Does this thread's pending work now, if any: before handing tensors to another thread.
-void flush(SourceLocation where = SourceLocation::current());
+void flush(SourceLocation where);
 
 }  // namespace etch

@@ -54,15 +54,19 @@ PathNode* Site::insert(PathNode* parent, const std::vector<uint64_t>& key, const
   return node.get();
 }
 
+void Site::give_up(const std::string& why) {
+  if (gave_up_.exchange(true, std::memory_order_relaxed)) return;
+  log(1, concat({options_.name, ": ", why,
+                 "; runs eagerly from now on. explain() tells what differed between its paths"}));
+}
+
 PathEnd* Site::end_at(PathNode* node, FlushReason reason, SourceLocation where) {
   if (PathEnd* end = node->end.load(std::memory_order_acquire)) return end;
   std::lock_guard lock(mutex_);
   if (PathEnd* end = node->end.load(std::memory_order_relaxed)) return end;
   if (gave_up()) return nullptr;
   if (static_cast<int>(ends_.size()) >= options_.max_paths) {
-    gave_up_.store(true, std::memory_order_relaxed);
-    log(1, concat({options_.name, ": more than ", options_.max_paths,
-                   " paths; runs eagerly from now on. explain() tells what differed between them"}));
+    give_up(concat({"more than ", options_.max_paths, " paths"}));
     return nullptr;
   }
   auto& end = ends_.emplace_back(std::make_unique<PathEnd>());
@@ -70,8 +74,18 @@ PathEnd* Site::end_at(PathNode* node, FlushReason reason, SourceLocation where) 
   end->reason = reason;
   end->where = where;
   end->path = std::make_unique<Path>(path_to(node));
+  if (ends_.size() > 1) end->diverged = describe_divergence(node);
   node->end.store(end.get(), std::memory_order_release);
   return end.get();
+}
+
+// Streams that exceptions end are no paths, or a few bad calls would use up the limit; but they grow the
+// trie.
+PathEnd* Site::abandoned_at(PathNode* node) {
+  PathEnd* end = node->end.load(std::memory_order_acquire);
+  if (!end && !gave_up() && abandoned_.fetch_add(1, std::memory_order_relaxed) + 1 >= 64 * options_.max_paths)
+    give_up(concat({64 * options_.max_paths, " calls that threw"}));
+  return end;
 }
 
 std::vector<PathEnd*> Site::ends() const {
@@ -134,12 +148,15 @@ std::string describe_difference(const RecordedOp& before, const RecordedOp& now)
 }  // namespace
 
 std::string describe_divergence(const PathNode* node) {
+  if (node->first_child.load(std::memory_order_acquire))
+    return concat({"ended after op ", node->depth - 1, ", where an earlier path went on"});
   for (const PathNode* at = node; at->parent; at = at->parent) {
     const PathNode* oldest = at->parent->first_child.load(std::memory_order_acquire);
     if (oldest != at) return concat({"op ", at->depth - 1, ": ", describe_difference(oldest->op, at->op)});
+    if (at->parent->parent && at->parent->end.load(std::memory_order_acquire))
+      return concat(
+          {"went on with op ", at->depth - 1, " (", name(at->op.op), "), where an earlier path ended"});
   }
-  if (node->parent && node->first_child.load(std::memory_order_acquire))
-    return concat({"ended after op ", node->depth - 1, " where another path goes on"});
   return "";
 }
 

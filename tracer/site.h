@@ -26,6 +26,7 @@ struct PathEnd {
   PathNode* node = nullptr;
   FlushReason reason = FlushReason::EndOfBody;
   SourceLocation where;
+  std::string diverged;  ///< where it left the paths before it; empty for a site's first
   std::vector<Ref<Executable>> executables;
   std::vector<LiveSet> live_sets;  ///< seen since the last compile, without an executable for them
   int64_t compiled_calls = 0;
@@ -75,6 +76,8 @@ class Site {
                    std::vector<RecordedStorage> new_storages);
   /// The end at `node`; a new one is counted as a path. Null when the site has given up.
   PathEnd* end_at(PathNode* node, FlushReason reason, SourceLocation where);
+  /// The end at `node` if there is one, for a flush that must not compile: while an exception is in flight.
+  PathEnd* abandoned_at(PathNode* node);
   bool gave_up() const { return gave_up_.load(std::memory_order_relaxed); }
 
   /// Ends in order of creation, for reports.
@@ -83,18 +86,20 @@ class Site {
   std::atomic<int64_t> eager_calls_after_giving_up{0};
 
  private:
+  void give_up(const std::string& why);
   SiteOptions options_;
   PathNode root_;
   mutable std::mutex mutex_;
   std::deque<std::unique_ptr<PathNode>> nodes_;
   std::deque<std::unique_ptr<PathEnd>> ends_;
   std::atomic<bool> gave_up_{false};
+  std::atomic<int> abandoned_{0};  ///< streams that an exception ended where no path does
 };
 
 /// The ops from the root to `node`, with the storages they number.
 Path path_to(const PathNode* node);
 
-/// Where this path left the one it shares a beginning with, in words; empty for a site's first path.
+/// Where a new path that ends at `node` leaves the older ones, in words; empty if there are none.
 std::string describe_divergence(const PathNode* node);
 
 }  // namespace etch

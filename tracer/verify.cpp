@@ -129,9 +129,13 @@ class Verifier {
     }
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       const GraphOperand& output = node.outputs[i];
-      require(output.dtype == specs[i].dtype && output.geometry.sizes == specs[i].geometry.sizes, "output ",
-              static_cast<int64_t>(i), " as ", name(specs[i].dtype), to_string(specs[i].geometry.sizes),
-              ", got ", name(output.dtype), to_string(output.geometry.sizes));
+      // A pointwise op that writes in place fills all it is given.
+      const bool fits = info(node.op).kind == OpKind::Pointwise
+                            ? can_broadcast_to(specs[i].geometry.sizes, output.geometry.sizes)
+                            : specs[i].geometry.sizes == output.geometry.sizes;
+      require(output.dtype == specs[i].dtype && fits, "output ", static_cast<int64_t>(i), " as ",
+              name(specs[i].dtype), to_string(specs[i].geometry.sizes), ", got ", name(output.dtype),
+              to_string(output.geometry.sizes));
       const int operand = written_operand(node.op, static_cast<int>(i));
       require(operand < 0 || node.inputs[operand].buffer == output.buffer, "output ", static_cast<int64_t>(i),
               " in the buffer of operand ", operand);
