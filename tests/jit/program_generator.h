@@ -1,0 +1,96 @@
+// Random traced functions, run eagerly and compiled and compared bit for bit; a failing one shrinks to C++
+// text.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "eager/functional.h"
+#include "eager/tensor.h"
+
+namespace etch::fuzz {
+
+/// What outlives a call: parameters, buffers, what the body stored, host state.
+struct World {
+  explicit World(uint64_t seed, int width);
+  std::vector<Tensor> params, momenta, second_moments, buffers, kept;
+  std::vector<double> log;  ///< what the host saw
+  std::vector<float> raw;   ///< memory that the host also writes behind Etch's back, through `blob`
+  Tensor blob;
+  Generator own;
+  std::function<Tensor(const Tensor&)> nested;  ///< traced as well
+  int64_t counter = 0;
+  int steps = 0;
+};
+
+/// The values of one call, by number. Those not (or no longer) there read as number 0.
+class Values {
+ public:
+  explicit Values(std::vector<Tensor> inputs) : values_(std::move(inputs)) {}
+  const Tensor& operator()(int number) const {
+    const size_t at = static_cast<size_t>(number);
+    return at < values_.size() && values_[at].defined() ? values_[at] : values_[0];
+  }
+  /// Keeps sizes and ranks small.
+  void set(int number, Tensor value);
+  void drop(int number) {
+    if (number > 0 && static_cast<size_t>(number) < values_.size()) values_[static_cast<size_t>(number)] = {};
+  }
+
+ private:
+  std::vector<Tensor> values_;
+};
+
+/// One statement: a row of the form table with its numbers.
+struct Statement {
+  int form = 0;
+  int out = 0, a = 0, b = 0, c = 0;
+  int64_t n = 0, m = 0;
+  double s = 0;
+  enum class Guard : uint8_t { None, Call, Value, Loop } guard = Guard::None;
+  int guard_a = 0, guard_b = 0;
+};
+
+struct Program {
+  uint64_t seed = 0;
+  int width = 4;
+  int calls = 6;
+  std::vector<int> batches = {};  ///< of each call
+  bool wild = false;              ///< inputs hold NaN, infinities, denormals
+  int compile_at = 2;
+  std::vector<Statement> statements = {};
+};
+
+/// How a program is run beside eager.
+struct Mode {
+  std::string skip_passes = {};
+  bool compile_kernels = false;  ///< else groups run op by op
+  bool poison = true;
+};
+
+using Body = std::function<void(World& w, Values& v, int call, std::vector<Tensor>& out)>;
+/// Runs the body `program.calls` times eagerly, then in the mode; says what differs first, or nothing. The
+/// program's statements do not matter here.
+std::optional<std::string> compare(const Program& program, const Mode& mode, const Body& body);
+
+Program generate(uint64_t seed);
+/// The same with the program's statements as the body.
+std::optional<std::string> find_difference(const Program& program, const Mode& mode);
+/// The smallest program that still differs.
+Program shrink(Program program, const Mode& mode);
+/// The body as C++ that a test can include.
+std::string print(const Program& program);
+/// The names of the passes that may be skipped.
+std::vector<std::string> optional_passes();
+
+/// Totals over all find_difference() calls, to know that the compiled side really ran compiled.
+struct Totals {
+  int64_t programs = 0, calls = 0, compiles = 0, compiled_flushes = 0, eager_flushes = 0, errors = 0;
+};
+Totals& totals();
+
+}  // namespace etch::fuzz

@@ -1,0 +1,45 @@
+// A fixed share of the random programs; build/tests/fuzz looks for more.
+#include "tests/jit/program_generator.h"
+
+#include <gtest/gtest.h>
+
+namespace etch::fuzz {
+namespace {
+
+void expect_no_difference(uint64_t seed, const Mode& mode) {
+  const Program program = generate(seed);
+  if (const auto found = find_difference(program, mode)) {
+    const Program small = shrink(program, mode);
+    ADD_FAILURE() << "seed " << seed << " without \"" << mode.skip_passes << "\": " << *found << "\n"
+                  << print(small);
+  }
+}
+
+TEST(RandomPrograms, CompiledEqualsEager) {
+  for (uint64_t seed = 1; seed <= 150; ++seed) expect_no_difference(seed, {});
+  EXPECT_GT(totals().compiled_flushes, totals().eager_flushes);
+}
+
+TEST(RandomPrograms, WithoutAnyOnePass) {
+  const std::vector<std::string> passes = optional_passes();
+  for (size_t i = 0; i < passes.size(); ++i)
+    for (uint64_t k = 0; k < 12; ++k) expect_no_difference(1000 + i * 100 + k, {.skip_passes = passes[i]});
+}
+
+TEST(RandomPrograms, WithoutAnyOptionalPass) {
+  std::string all;
+  for (const std::string& pass : optional_passes()) all += (all.empty() ? "" : ",") + pass;
+  for (uint64_t seed = 3000; seed < 3030; ++seed) expect_no_difference(seed, {.skip_passes = all});
+}
+
+TEST(RandomPrograms, WithGeneratedKernels) {
+  for (uint64_t seed = 4000; seed < 4006; ++seed) expect_no_difference(seed, {.compile_kernels = true});
+}
+
+TEST(RandomPrograms, AreTheSameForOneSeed) {
+  EXPECT_EQ(print(generate(77)), print(generate(77)));
+  EXPECT_NE(print(generate(77)), print(generate(78)));
+}
+
+}  // namespace
+}  // namespace etch::fuzz

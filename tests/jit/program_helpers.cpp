@@ -1,0 +1,199 @@
+// The helpers of random programs.
+#include "tests/jit/program_helpers.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace etch::fuzz {
+
+namespace {
+bool broadcast_together(const Dims& a, const Dims& b) {
+  for (int i = 1; i <= std::min(a.size(), b.size()); ++i) {
+    const int64_t x = a[a.size() - i], y = b[b.size() - i];
+    if (x != y && x != 1 && y != 1) return false;
+  }
+  return true;
+}
+int64_t wrap(int64_t number, int64_t count) { return count > 0 ? ((number % count) + count) % count : 0; }
+}  // namespace
+
+Tensor fit(const Tensor& x, const Tensor& like) {
+  return broadcast_together(x.sizes(), like.sizes()) ? x : x.sum();
+}
+
+Tensor into(const Tensor& x, const Tensor& like) {
+  static constexpr DType kAll[] = {DType::F32,  DType::F64, DType::I32,  DType::I64,
+                                   DType::Bool, DType::F16, DType::BF16, DType::U8};
+  const Tensor fitted = can_broadcast_to(x.sizes(), like.sizes()) ? x : x.sum();
+  for (int i = 0; i < 8; ++i)
+    if (kAll[i] == like.dtype()) return cast(fitted, i);
+  return fitted;
+}
+
+Tensor floating(const Tensor& x) { return is_floating(x.dtype()) ? x : x.to(DType::F32); }
+
+Tensor cast(const Tensor& x, int64_t number) {
+  static constexpr DType kAll[] = {DType::F32,  DType::F64, DType::I32,  DType::I64,
+                                   DType::Bool, DType::F16, DType::BF16, DType::U8};
+  const DType to = kAll[wrap(number, 8)];
+  if (is_floating(x.dtype()) && !is_floating(to) && to != DType::Bool)
+    return where(x.isnan(), 0.0, x.clamp(to == DType::U8 ? 0 : -100, 100)).to(to);
+  return x.to(to);
+}
+
+Tensor without_zeros(const Tensor& x) {
+  return x.dtype() == DType::Bool ? logical_or(x, logical_not(x)).to(DType::I32) : where(x == 0, 3, x);
+}
+
+double special(int64_t number) {
+  static const double kSpecial[] = {std::nan(""), -0.0,  0.0, std::numeric_limits<double>::infinity(),
+                                    1e-42,        1e300, -2.0};
+  return kSpecial[wrap(number, 7)];
+}
+
+int64_t axis(const Tensor& x, int64_t number) { return wrap(number, x.ndim()); }
+Tensor target(const Tensor& x) { return x.detach(); }
+Tensor param(World& w, int64_t number) {
+  return w.params[static_cast<size_t>(wrap(number, static_cast<int64_t>(w.params.size())))];
+}
+Tensor buffer(World& w, int64_t number) {
+  return w.buffers[static_cast<size_t>(wrap(number, static_cast<int64_t>(w.buffers.size())))];
+}
+
+Tensor window(const Tensor& x, int64_t number, int64_t shift) {
+  if (x.ndim() == 0) return x;
+  const int64_t at = axis(x, number), count = x.size(at), length = (count + 1) / 2;
+  const int64_t start = wrap(shift, count - length + 1);
+  return x.slice(at, start, start + length);
+}
+
+Dims and_last(const Tensor& x, int64_t count) {
+  Dims sizes = x.sizes();
+  sizes.push_back(count);
+  return sizes;
+}
+
+void shift_add(Tensor x, int64_t number) {
+  if (x.ndim() == 0) return;
+  const int64_t at = axis(x, number), count = x.size(at);
+  Tensor late = x.slice(at, 1, count);
+  late.add_(x.slice(at, 0, std::max<int64_t>(count - 1, 0)));
+}
+
+Tensor positions(const Tensor& x, int64_t number, int64_t shift) {
+  std::vector<int64_t> list;
+  const int64_t count = x.ndim() ? x.size(axis(x, number)) : 0;
+  for (int64_t i = 0; i < 3 && count > 0; ++i) list.push_back(wrap(i * 5 + shift, count));
+  return from_vector(list);
+}
+
+Tensor gathered(const Tensor& x, int64_t number, int64_t shift) {
+  if (x.numel() == 0 || x.ndim() == 0) return x;
+  std::vector<int64_t> list;
+  for (int64_t i = 0; i < x.numel(); ++i) list.push_back(wrap(i * 3 + shift, x.size(axis(x, number))));
+  return x.gather(axis(x, number), from_vector(list, x.sizes()));
+}
+
+Tensor scattered(const Tensor& x, const Tensor& source, int64_t number, int64_t shift) {
+  if (x.numel() == 0 || x.ndim() == 0) return x;
+  std::vector<int64_t> list;
+  for (int64_t i = 0; i < x.numel(); ++i) list.push_back(wrap(i * 3 + shift, x.size(axis(x, number))));
+  const Tensor values = into(source, x).expand(x.sizes());
+  return x.scatter_add(axis(x, number), from_vector(list, x.sizes()), values);
+}
+
+Tensor rows(const Tensor& x) {
+  if (x.numel() == 0) return zeros({2, 3});
+  const Tensor y = cast(x, 0);
+  return y.ndim() == 0 ? y.reshape({1, 1}) : y.reshape({-1, y.size(-1)});
+}
+
+Tensor labels(const Tensor& rows, int64_t shift) {
+  std::vector<int64_t> list;
+  for (int64_t i = 0; i < rows.size(0); ++i)
+    list.push_back((i + shift) % 5 == 4 ? -100 : wrap(i * 7 + shift, rows.size(1)));
+  return from_vector(list);
+}
+
+Tensor normed(const Tensor& x) {
+  const Tensor y = rows(x);
+  return layer_norm(y, ones({y.size(1)}), full({y.size(1)}, 0.25));
+}
+
+Tensor batch_normed(World& w, const Tensor& x, bool training) {
+  const Tensor y = rows(x);
+  const int64_t width = w.buffers[1].size(0);
+  if (y.size(1) != width || y.size(0) < 2) return y;
+  return batch_norm(y, w.params[1], w.params[1], w.buffers[1], w.buffers[2], {.training = training});
+}
+
+Tensor product(const Tensor& a, const Tensor& b) {
+  const Tensor left = rows(a), right = rows(b);
+  if (left.size(1) == right.size(0)) return left.matmul(right);
+  if (left.size(1) == right.size(1)) return left.matmul(right.t());
+  if (left.size(0) == right.size(0)) return left.t().matmul(right);
+  return left.matmul(left.t());
+}
+
+Tensor convolved(const Tensor& x, const Tensor& weight) {
+  const Tensor y = rows(x);
+  const Tensor kernel = weight.reshape({-1}).slice(0, 0, 1).reshape({1, 1, 1, 1}).expand({2, 1, 3, 3});
+  return conv2d(y.reshape({1, 1, y.size(0), y.size(1)}), kernel.contiguous(), {}, {.padding = {1, 1}});
+}
+
+Tensor pooled(const Tensor& x, int64_t kind) {
+  const Tensor y = rows(x), image = y.reshape({1, 1, y.size(0), y.size(1)});
+  const Pool2dOptions options{.kernel = {2, 2}, .stride = {1, 1}, .padding = {1, 1}};
+  return kind % 2 ? max_pool2d(image, options) : avg_pool2d(image, options);
+}
+
+void backward(const Tensor& x) {
+  if (is_floating(x.dtype()) && x.requires_grad()) x.sum().backward();
+}
+
+void sgd(World& w, double rate) {
+  NoGrad guard;
+  for (size_t i = 0; i < w.params.size(); ++i) {
+    if (!w.params[i].grad().defined() || w.momenta[i].sizes() != w.params[i].sizes()) continue;
+    if (i % 2) {
+      sgd_plain_step(w.params[i], w.params[i].grad(), rate, 0.01);
+    } else {
+      sgd_step(w.params[i], w.params[i].grad(), w.momenta[i], rate, 0.9, 0, 0.01, i == 2);
+    }
+  }
+}
+
+void adam(World& w, double rate) {
+  NoGrad guard;
+  ++w.steps;
+  for (size_t i = 0; i < w.params.size(); ++i) {
+    if (!w.params[i].grad().defined() || w.momenta[i].sizes() != w.params[i].sizes()) continue;
+    adam_step(w.params[i], w.params[i].grad(), w.momenta[i], w.second_moments[i], rate, 0.9, 0.999, 1e-8,
+              0.01, 1 - std::pow(0.9, w.steps), 1 - std::pow(0.999, w.steps), i % 2);
+  }
+}
+
+void zero_grads(World& w) {
+  for (Tensor& p : w.params) p.zero_grad();
+}
+
+void keep(World& w, const Tensor& x) {
+  w.kept.push_back(x);
+  if (w.kept.size() > 12) w.kept.erase(w.kept.begin());
+}
+
+void renew(World& w, int64_t number) {
+  const size_t at = static_cast<size_t>(wrap(number, static_cast<int64_t>(w.params.size())));
+  Tensor fresh = no_grad([&] { return w.params[at].clone(); });
+  w.params[at] = fresh.requires_grad_();
+}
+
+void host_write(Tensor x, double value) {
+  if (x.numel() == 0) return;
+  if (x.ndim() == 0) x.set({}, value);
+  if (x.ndim() == 1) x.set({0}, value);
+  if (x.ndim() == 2) x.set({0, -1}, value);
+}
+
+}  // namespace etch::fuzz

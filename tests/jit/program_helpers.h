@@ -1,0 +1,52 @@
+// What the statements of random programs call: ops made to fit whatever values they get.
+#pragma once
+
+#include "eager/functional.h"
+#include "tests/jit/program_generator.h"
+
+namespace etch::fuzz {
+
+/// Leaves a body in mid-course.
+struct Stop {};
+
+/// `x`, or something made from it that broadcasts with `like`.
+Tensor fit(const Tensor& x, const Tensor& like);
+/// `x` in the dtype of `like`, broadcastable to its sizes.
+Tensor into(const Tensor& x, const Tensor& like);
+Tensor floating(const Tensor& x);
+/// To the dtype of that number, without values that it cannot hold.
+Tensor cast(const Tensor& x, int64_t number);
+Tensor without_zeros(const Tensor& x);
+/// NaN, -0, 0, infinity, ... by number.
+double special(int64_t number);
+int64_t axis(const Tensor& x, int64_t number);
+/// The same memory without its tape.
+Tensor target(const Tensor& x);
+Tensor param(World& w, int64_t number);
+Tensor buffer(World& w, int64_t number);
+/// A run of about half an axis that starts at a place that `shift` moves.
+Tensor window(const Tensor& x, int64_t number, int64_t shift);
+Dims and_last(const Tensor& x, int64_t count);
+/// x[1:] += x[:-1] along an axis.
+void shift_add(Tensor x, int64_t number);
+/// Some positions of an axis.
+Tensor positions(const Tensor& x, int64_t number, int64_t shift);
+Tensor gathered(const Tensor& x, int64_t number, int64_t shift);
+Tensor scattered(const Tensor& x, const Tensor& source, int64_t number, int64_t shift);
+Tensor rows(const Tensor& x);
+Tensor labels(const Tensor& rows, int64_t shift);
+Tensor normed(const Tensor& x);
+Tensor batch_normed(World& w, const Tensor& x, bool training);
+Tensor product(const Tensor& a, const Tensor& b);
+Tensor convolved(const Tensor& x, const Tensor& weight);
+Tensor pooled(const Tensor& x, int64_t kind);
+void backward(const Tensor& x);
+void sgd(World& w, double rate);
+void adam(World& w, double rate);
+void zero_grads(World& w);
+void keep(World& w, const Tensor& x);
+/// A parameter gets new storage.
+void renew(World& w, int64_t number);
+void host_write(Tensor x, double value);
+
+}  // namespace etch::fuzz
