@@ -17,7 +17,7 @@ ABSL_FLAG(int, epochs, 0, "passes over the training data; 0: the example's usual
 ABSL_FLAG(std::string, mode, "compare", "eager, compiled, or compare, which runs both from the same seed");
 ABSL_FLAG(std::string, device, "cpu", "cpu or cuda");
 ABSL_FLAG(uint64_t, seed, 1, "of weights, shuffling and augmentation");
-ABSL_FLAG(int, threads, 0, "threads; 0: all cores");
+ABSL_FLAG(int, threads, 0, "threads; 0: all cores, or what suits the model");
 ABSL_FLAG(bool, json, false, "print one line of JSON and nothing else");
 
 namespace etch::examples {

@@ -251,8 +251,9 @@ Setup read_flags() {
   setup.device = examples::device_flag();
   setup.seed = absl::GetFlag(FLAGS_seed);
   setup.quiet = absl::GetFlag(FLAGS_json);
-  if (const int64_t threads = examples::count_flag(FLAGS_threads, "threads", 0))
-    set_num_threads(static_cast<int>(threads));
+  // The tiny model's kernels are too short to be shared among threads.
+  const int64_t threads = examples::count_flag(FLAGS_threads, "threads", setup.model == "tiny" ? 1 : 0);
+  if (threads > 0) set_num_threads(static_cast<int>(threads));
   return setup;
 }
 
@@ -260,7 +261,7 @@ void run() {
   const Mode mode = examples::mode_flag();
   const Setup setup = read_flags();
   if (!setup.quiet)
-    std::printf("%s on %lld pictures of %lldx%lldx%lld, batch %lld, %d threads, seed %llu\n",
+    std::printf("%s on %lld pictures of %lldx%lldx%lld, batch %lld, threads %d, seed %llu\n",
                 setup.model.c_str(), static_cast<long long>(setup.train->size()),
                 static_cast<long long>(setup.train->channels), static_cast<long long>(setup.train->height),
                 static_cast<long long>(setup.train->width), static_cast<long long>(setup.batch),
