@@ -255,6 +255,20 @@ TEST_F(Effects, StableForeignMemoryIsAnOrdinaryExternal) {
   EXPECT_EQ(step.compile_count(), 1);
 }
 
+TEST_F(Effects, TensorsWithoutElementsNeedNoArena) {
+  auto step = compile([](Tensor flags, const Tensor& x) { flags.add_(x.to(DType::Bool)); });
+  for (int i = 0; i < 3; ++i) step(zeros({0, 2}, {.dtype = DType::Bool}), ones({0, 2}));
+  EXPECT_EQ(step.compiled_calls(), 2);
+}
+
+TEST_F(Effects, WhatAnInPlaceOpCannotComputeIsRefusedAtTheOp) {
+  auto step = compile([](Tensor flags) {
+    EXPECT_THROW(flags.relu_(), DTypeError);
+    return flags.to(DType::F32) + 1;
+  });
+  for (int i = 0; i < 3; ++i) expect_values(step(ones({2}, {.dtype = DType::Bool})), {2, 2});
+}
+
 TEST_F(Effects, DisabledMeansPlainEager) {
   config().disable = true;
   auto step = compile([](const Tensor& x) {

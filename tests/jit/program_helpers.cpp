@@ -152,6 +152,33 @@ void backward(const Tensor& x) {
   if (is_floating(x.dtype()) && x.requires_grad()) x.sum().backward();
 }
 
+void backward_twice(const Tensor& x) {
+  if (!is_floating(x.dtype()) || !x.requires_grad()) return;
+  const Tensor y = x.sum();
+  y.backward({}, {.retain_graph = true});
+  y.backward();
+}
+
+void hook(World& w, const Tensor& x) {
+  if (!x.requires_grad() || x.is_leaf()) return;
+  Tensor hooked = x;
+  hooked.register_hook([&w](const Tensor& g) {
+    w.log.push_back(g.to(DType::F64).sum().item<double>());
+    return g * 2;
+  });
+}
+
+Tensor second_gradient(const Tensor& x) {
+  Tensor leaf = floating(x).detach().clone().requires_grad_();
+  (leaf * leaf.tanh() * leaf).sum().backward({}, {.create_graph = true});
+  const Tensor first = leaf.grad();
+  leaf.zero_grad();
+  first.sum().backward();
+  const Tensor second = leaf.grad();
+  leaf.zero_grad();
+  return second.detach();
+}
+
 void sgd(World& w, double rate) {
   NoGrad guard;
   for (size_t i = 0; i < w.params.size(); ++i) {

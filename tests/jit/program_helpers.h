@@ -41,6 +41,10 @@ Tensor product(const Tensor& a, const Tensor& b);
 Tensor convolved(const Tensor& x, const Tensor& weight);
 Tensor pooled(const Tensor& x, int64_t kind);
 void backward(const Tensor& x);
+void backward_twice(const Tensor& x);
+/// Doubles the gradient that reaches `x`, and has the host look at it.
+void hook(World& w, const Tensor& x);
+Tensor second_gradient(const Tensor& x);
 void sgd(World& w, double rate);
 void adam(World& w, double rate);
 void zero_grads(World& w);
