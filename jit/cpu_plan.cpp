@@ -15,17 +15,6 @@
 namespace etch::jit {
 namespace {
 
-/// Elements of the widest window that the node touches.
-int64_t widest(const Node& node) {
-  int64_t most = 0;
-  for (const Node& inner : node.group->body) {
-    for (const GraphOperand& in : inner.inputs)
-      if (in.is_tensor()) most = std::max(most, in.geometry.numel());
-    for (const GraphOperand& out : inner.outputs) most = std::max(most, out.geometry.numel());
-  }
-  return most;
-}
-
 Operand operand_template(const GraphOperand& operand) {
   Operand result;
   result.dtype = operand.dtype;
@@ -36,28 +25,6 @@ Operand operand_template(const GraphOperand& operand) {
 }
 
 }  // namespace
-
-int64_t cpu_scratch_bytes(const Node& node, const codegen::LoweredKernel& lowered) {
-  if (node.op == Op::fused) return lowered.scratch_bytes;
-  std::vector<Operand> operands;
-  for (const GraphOperand& input : node.inputs) operands.push_back(operand_template(input));
-  for (const GraphOperand& output : node.outputs) operands.push_back(operand_template(output));
-  const std::span<const Operand> all(operands);
-  const OpCall call{node.op, all.first(node.inputs.size()), all.subspan(node.inputs.size()), node.attrs};
-  return static_cast<int64_t>(executor(DeviceType::Cpu).scratch_bytes(call));
-}
-
-// A step may write its output over an input when every element is read only for the same element of the
-// output: pointwise nodes, and groups at the level of their widest windows (a row's result may be stored
-// while the row is still being read). One dtype, or the compiler could move a load behind the store.
-bool CpuShareRule::may_share(int at, const GraphOperand& input, const GraphOperand& output) const {
-  const Node& node = graph_.nodes[at];
-  if (node.op != Op::fused && !is_pointwise(node)) return false;
-  if (input.dtype != output.dtype || !(input.geometry == output.geometry)) return false;
-  for (const GraphOperand& other : node.inputs)
-    if (other.is_tensor() && other.buffer == input.buffer && !same_window(other, input)) return false;
-  return node.op != Op::fused || output.geometry.numel() == widest(node);
-}
 
 /// The numbers of one call.
 struct CpuPlan::Frame {

@@ -23,9 +23,13 @@ struct CpuProgram {
   std::vector<Node> checks;            ///< made before the first write; buffers are the graph's
 };
 
-/// Scratch that node `i` wants: the kernel's or the executor's.
-int64_t cpu_scratch_bytes(const Node& node, const codegen::LoweredKernel& lowered);
-/// In-place reuse on the CPU: see cpu_plan.cpp for when a step may overwrite an operand.
+/// Lowers the groups and plans memory; kernels are not loaded yet.
+CpuProgram lower_to_cpu(Graph graph);
+/// Builds and loads the kernels. Groups that none could be had for become their bodies again, with a new
+/// plan.
+void load_kernels(CpuProgram& program, ExecutableStatistics& statistics);
+
+/// In-place reuse on the CPU: see cpu_program.cpp for when a step may overwrite an operand.
 class CpuShareRule : public ShareRule {
  public:
   explicit CpuShareRule(const Graph& graph) : graph_(graph) {}

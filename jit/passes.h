@@ -17,8 +17,9 @@ Graph canonicalise(Graph graph);
 /// Nodes that compute what an earlier one has computed vanish.
 Graph merge_common(Graph graph);
 /// Pointwise values kept for long, whose operands live on anyway, are computed again before their late uses.
-/// merge_common() must not run after it.
-Graph recompute(Graph graph);
+/// With a budget, reductions and contractions too, as long as more bytes than that are alive at a
+/// contraction. merge_common() must not run after it.
+Graph recompute(Graph graph, int64_t memory_budget = 0);
 /// Pointwise, generator and reduction nodes become fused nodes.
 Graph fuse(Graph graph);
 /// A fused group computes again what it would load from another group whose operands it loads too.

@@ -18,18 +18,28 @@ namespace {
 
 Graph expand(Graph graph) { return expand_composites(graph); }
 
+/// A pass that needs no options.
+template <Graph (*function)(Graph)>
+Graph plain(Graph graph, const PassOptions&) {
+  return function(std::move(graph));
+}
+
+Graph recompute_within(Graph graph, const PassOptions& options) {
+  return recompute(std::move(graph), options.memory_budget);
+}
+
 constexpr Pass kPasses[] = {
-    {"fix_offsets", fix_offsets, true},
-    {"expand_composites", expand, false},
-    {"rename", rename_overwritten, true},
-    {"fix_expanded_offsets", fix_offsets, true},
-    {"canonicalise", canonicalise, true},
-    {"cse", merge_common, true},
-    {"dce", eliminate_dead_code, true},
-    {"recompute", recompute, true},
-    {"fuse", fuse, true},
-    {"inline_recomputed", inline_recomputed, true},
-    {"order", order_for_memory, true},
+    {"fix_offsets", plain<fix_offsets>, true},
+    {"expand_composites", plain<expand>, false},
+    {"rename", plain<rename_overwritten>, true},
+    {"fix_expanded_offsets", plain<fix_offsets>, true},
+    {"canonicalise", plain<canonicalise>, true},
+    {"cse", plain<merge_common>, true},
+    {"dce", plain<eliminate_dead_code>, true},
+    {"recompute", recompute_within, true},
+    {"fuse", plain<fuse>, true},
+    {"inline_recomputed", plain<inline_recomputed>, true},
+    {"order", plain<order_for_memory>, true},
 };
 
 class Stopwatch {
@@ -79,47 +89,6 @@ std::vector<Node> early_checks(const Graph& graph) {
   return checks;
 }
 
-/// Lowers and loads the groups; those that no kernel could be had for become their bodies again.
-void load_kernels(CpuProgram& program, ExecutableStatistics& statistics) {
-  Graph& graph = program.graph;
-  program.lowered.resize(graph.nodes.size());
-  program.loaded.resize(graph.nodes.size());
-  std::vector<const codegen::LoweredKernel*> kernels;
-  std::vector<size_t> at;
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    if (graph.nodes[i].op != Op::fused) continue;
-    program.lowered[i] = codegen::lower(graph.nodes[i]);
-    kernels.push_back(&program.lowered[i]);
-    at.push_back(i);
-  }
-  if (kernels.empty()) return;
-  codegen::LoadStatistics load;
-  std::vector<codegen::LoadedKernel> loaded = codegen::load_host_kernels(kernels, &load);
-  statistics.kernels_compiled = load.compiled;
-  statistics.kernels_from_cache = load.from_cache;
-  std::vector<bool> missing(graph.nodes.size(), false);
-  bool all = true;
-  for (size_t k = 0; k < at.size(); ++k) {
-    missing[at[k]] = loaded[k].phases.empty();
-    all = all && !missing[at[k]];
-    program.loaded[at[k]] = std::move(loaded[k]);
-  }
-  if (all) return;
-  std::vector<codegen::LoweredKernel> lowered;
-  std::vector<codegen::LoadedKernel> functions;
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    const size_t count = missing[i] ? graph.nodes[i].group->body.size() : 1;
-    lowered.resize(lowered.size() + count);
-    functions.resize(functions.size() + count);
-    if (missing[i]) continue;
-    lowered.back() = std::move(program.lowered[i]);
-    functions.back() = std::move(program.loaded[i]);
-  }
-  graph = split_groups(std::move(graph), missing);
-  program.lowered = std::move(lowered);
-  program.loaded = std::move(functions);
-}
-
 int64_t window_bytes(const GraphOperand& window) {
   int64_t count = 1;
   for (int i = 0; i < window.geometry.ndim(); ++i)
@@ -138,6 +107,21 @@ KernelFacts kernel_facts(const Node& node, const codegen::LoweredKernel& kernel)
   return facts;
 }
 
+/// The passes and a plan. What passes take for the bytes alive leaves out scratch, so a budget that the plan
+/// misses is tried again with as much less.
+CpuProgram plan_within(const Graph& graph, std::string_view label, std::vector<PassTime>& times,
+                       int64_t budget) {
+  constexpr int kTries = 4;
+  int64_t aim = budget;
+  for (int tries = 1;; ++tries) {
+    times.clear();
+    CpuProgram program = lower_to_cpu(run_passes(graph, label, &times, {.memory_budget = aim}));
+    const int64_t got = program.memory.arena_bytes;
+    if (budget == 0 || got <= budget || tries == kTries) return program;
+    aim = std::max<int64_t>(1, aim - (got - budget));
+  }
+}
+
 }  // namespace
 
 std::span<const Pass> passes() { return kPasses; }
@@ -150,7 +134,8 @@ void dump(std::string_view label, std::string_view what, std::string_view text) 
   file << text;
 }
 
-Graph run_passes(Graph graph, std::string_view label, std::vector<PassTime>* times) {
+Graph run_passes(Graph graph, std::string_view label, std::vector<PassTime>* times,
+                 const PassOptions& options) {
   auto show = [&](std::string_view stage, int number) {
     if (!log_enabled(5) && config().dump_dir.empty()) return;
     const std::string text = print(graph);
@@ -166,7 +151,7 @@ Graph run_passes(Graph graph, std::string_view label, std::vector<PassTime>* tim
     ++number;
     if (pass.optional && is_skipped(pass.name)) continue;
     Stopwatch watch;
-    graph = pass.run(std::move(graph));
+    graph = pass.run(std::move(graph), options);
     if (times) times->push_back({pass.name, watch.ms(), static_cast<int>(graph.nodes.size())});
     show(pass.name, number);
     if (verifies()) verify(graph, pass.name);
@@ -181,22 +166,18 @@ Ref<PlanExecutable> compile_graph(Graph graph, const LiveSet& live, const Compil
   const std::string label = make_label(options.name);
   ExecutableStatistics statistics;
   statistics.nodes = static_cast<int>(graph.nodes.size());
-  CpuProgram program;
   // Dead ops raise nothing, whether or not the pass that removes them runs.
-  program.checks = early_checks(eliminate_dead_code(graph));
-  program.graph = run_passes(std::move(graph), label, &statistics.passes);
+  std::vector<Node> checks = early_checks(eliminate_dead_code(graph));
+  CpuProgram program = plan_within(graph, label, statistics.passes, options.memory_budget);
+  program.checks = std::move(checks);
 
   Stopwatch kernels;
   load_kernels(program, statistics);
   statistics.kernel_ms = kernels.ms();
   const size_t steps = program.graph.nodes.size();
-  program.scratch_bytes.resize(steps);
-  for (size_t i = 0; i < steps; ++i) {
-    const Node& node = program.graph.nodes[i];
-    program.scratch_bytes[i] = cpu_scratch_bytes(node, program.lowered[i]);
-    if (node.op == Op::fused) statistics.kernels.push_back(kernel_facts(node, program.lowered[i]));
-  }
-  program.memory = plan_memory(program.graph, program.scratch_bytes, CpuShareRule(program.graph));
+  for (size_t i = 0; i < steps; ++i)
+    if (program.graph.nodes[i].op == Op::fused)
+      statistics.kernels.push_back(kernel_facts(program.graph.nodes[i], program.lowered[i]));
   statistics.steps = static_cast<int>(steps);
   statistics.arena_bytes = program.memory.arena_bytes;
   statistics.lower_bound_bytes = program.memory.lower_bound;
@@ -207,10 +188,10 @@ Ref<PlanExecutable> compile_graph(Graph graph, const LiveSet& live, const Compil
   if (!config().dump_dir.empty()) {
     dump(label, "final.txt", text);
     dump(label, "plan.json", memory_json(program.graph, program.memory));
-    for (size_t i = 0; i < steps; ++i)
-      if (program.graph.nodes[i].op == Op::fused)
-        dump(label, program.lowered[i].name + ".cpp", program.lowered[i].host_source);
+    for (const codegen::LoweredKernel& kernel : program.lowered)
+      if (!kernel.name.empty()) dump(label, kernel.name + ".cpp", kernel.host_source);
   }
+  for (codegen::LoweredKernel& kernel : program.lowered) kernel.host_source = kernel.cuda_source = {};
   statistics.compile_ms = watch.ms();
   Ref<PlanExecutable> executable(
       new CpuPlan(std::move(program), live, std::move(statistics), std::move(text)));

@@ -7,6 +7,7 @@
 // pinned: it is not recomputed itself, or chains of values would all come back at once.
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "jit/graph_facts.h"
 #include "jit/passes.h"
@@ -16,6 +17,7 @@ namespace {
 
 constexpr int64_t kMinBytes = 4096;
 constexpr size_t kMaxChain = 12;
+constexpr size_t kMaxTrials = 300;
 /// Operands of at most this share of the value may be kept alive for it.
 constexpr int64_t kSmallShare = 16;
 
@@ -27,20 +29,42 @@ int64_t contraction_peak(const Graph& graph, const std::vector<int64_t>& live) {
   return most;
 }
 
+/// Bytes beyond the budget, summed over the contractions.
+int64_t excess(const Graph& graph, int64_t budget) {
+  const std::vector<int64_t> live = live_bytes(graph);
+  int64_t sum = 0;
+  for (size_t i = 0; i < graph.nodes.size(); ++i)
+    if (is_heavy(graph.nodes[i])) sum += std::max<int64_t>(0, live[i] - budget);
+  return sum;
+}
+
+/// What a chain may be made of.
+struct Limits {
+  size_t nodes = kMaxChain;
+  bool reductions = false;
+  bool contractions = false;
+  int64_t crowded = 0;  ///< bytes alive at a contraction that make waiting through it worth avoiding
+};
+
 class Recomputer {
  public:
-  explicit Recomputer(Graph graph)
-      : graph_(std::move(graph)),
+  Recomputer(const Graph& graph, const Limits& limits)
+      : graph_(graph),
+        limits_(limits),
         facts_(buffer_facts(graph_)),
         live_(live_bytes(graph_)),
-        peak_(contraction_peak(graph_, live_)),
         pinned_(graph_.buffers.size(), false),
         hole_(graph_.buffers.size()) {
     heavy_before_.push_back(0);
     for (const Node& node : graph_.nodes) heavy_before_.push_back(heavy_before_.back() + is_heavy(node));
   }
 
+  /// Takes all values that qualify; the graph as it was if there is none.
   Graph run();
+  /// Takes one value.
+  std::optional<Graph> run_one(int buffer);
+  /// Values large enough, the largest and then the latest first.
+  std::vector<int> values() const;
 
  private:
   /// The value is gone before node `end`, and its copy lives from there to `last`.
@@ -48,6 +72,9 @@ class Recomputer {
     int end = -1, last = -1, copy = -1;
   };
 
+  bool try_value(int buffer);
+  Graph build();
+  bool may_repeat(const Node& node) const;
   bool find_hole(int buffer, Hole* hole) const;
   bool collect(int node, int at, int64_t value_bytes, std::vector<int>& chain, std::vector<int>& kept,
                int64_t& extended) const;
@@ -58,9 +85,9 @@ class Recomputer {
   }
 
   Graph graph_;
+  Limits limits_;
   std::vector<BufferFacts> facts_;
   std::vector<int64_t> live_;
-  int64_t peak_;
   std::vector<int> heavy_before_;
   std::vector<bool> pinned_;
   std::vector<Hole> hole_;
@@ -77,7 +104,7 @@ bool Recomputer::find_hole(int buffer, Hole* hole) const {
       int64_t most = 0;
       for (int i = from + 1; i < reader; ++i)
         if (is_heavy(graph_.nodes[i])) most = std::max(most, live_[i]);
-      if (most >= peak_ / 2) {
+      if (most >= limits_.crowded) {
         longest = waits;
         *hole = {reader, f.readers.back(), -1};
       }
@@ -87,12 +114,19 @@ bool Recomputer::find_hole(int buffer, Hole* hole) const {
   return longest > 0;
 }
 
+bool Recomputer::may_repeat(const Node& node) const {
+  if (node.op == Op::fused || node.outputs.size() != 1 || info(node.op).flags & kWritesInputs) return false;
+  if (checked_operand(node) >= 0 && !checks_early(graph_, facts_, node)) return false;
+  if (is_pointwise(node)) return true;
+  return is_heavy(node) ? limits_.contractions : limits_.reductions;
+}
+
 /// The nodes that make again what `node` gives, before position `at`; false if that takes more than it saves.
 bool Recomputer::collect(int node, int at, int64_t value_bytes, std::vector<int>& chain,
                          std::vector<int>& kept, int64_t& extended) const {
   if (std::find(chain.begin(), chain.end(), node) != chain.end()) return true;
   const Node& made = graph_.nodes[node];
-  if (!is_pointwise(made) || checked_operand(made) >= 0 || chain.size() >= kMaxChain) return false;
+  if (!may_repeat(made) || chain.size() >= limits_.nodes) return false;
   chain.push_back(node);
   for (const GraphOperand& input : made.inputs) {
     if (!input.is_tensor()) continue;
@@ -145,32 +179,34 @@ void Recomputer::take(int buffer, Hole hole, const std::vector<int>& chain, cons
   hole_[buffer] = hole;
 }
 
-Graph Recomputer::run() {
-  if (peak_ < kMinBytes) return graph_;
-  const int count = static_cast<int>(graph_.buffers.size());
-  std::vector<int> order;
-  for (int b = 0; b < count; ++b)
+std::vector<int> Recomputer::values() const {
+  std::vector<int> result;
+  for (int b = 0; b < static_cast<int>(facts_.size()); ++b)
     if (facts_[b].value && graph_.buffers[b].kind == GraphBuffer::Kind::Internal &&
         graph_.buffers[b].bytes >= kMinBytes && !facts_[b].readers.empty())
-      order.push_back(b);
-  std::stable_sort(order.begin(), order.end(), [this](int a, int b) {
+      result.push_back(b);
+  std::stable_sort(result.begin(), result.end(), [this](int a, int b) {
     if (graph_.buffers[a].bytes != graph_.buffers[b].bytes)
       return graph_.buffers[a].bytes > graph_.buffers[b].bytes;
     return facts_[a].writers.front() > facts_[b].writers.front();
   });
-  for (int b : order) {
-    Hole hole;
-    if (pinned_[b] || !find_hole(b, &hole)) continue;
-    std::vector<int> chain, kept;
-    int64_t extended = 0;
-    const int64_t bytes = graph_.buffers[b].bytes;
-    if (!collect(facts_[b].writers.front(), hole.end, bytes, chain, kept, extended)) continue;
-    if (extended * 4 > bytes) continue;
-    std::sort(chain.begin(), chain.end());
-    take(b, hole, chain, kept);
-  }
-  if (inserted_.empty()) return graph_;
+  return result;
+}
 
+bool Recomputer::try_value(int buffer) {
+  Hole hole;
+  if (pinned_[buffer] || !find_hole(buffer, &hole)) return false;
+  std::vector<int> chain, kept;
+  int64_t extended = 0;
+  const int64_t bytes = graph_.buffers[buffer].bytes;
+  if (!collect(facts_[buffer].writers.front(), hole.end, bytes, chain, kept, extended)) return false;
+  if (extended * 4 > bytes) return false;
+  std::sort(chain.begin(), chain.end());
+  take(buffer, hole, chain, kept);
+  return true;
+}
+
+Graph Recomputer::build() {
   Graph result;
   result.device = graph_.device;
   result.buffers = graph_.buffers;
@@ -186,12 +222,48 @@ Graph Recomputer::run() {
     result.nodes.push_back(std::move(node));
   }
   // What only served to be kept may be dead now.
-  result = eliminate_dead_code(std::move(result));
-  return contraction_peak(result, live_bytes(result)) < peak_ ? result : graph_;
+  return eliminate_dead_code(std::move(result));
+}
+
+Graph Recomputer::run() {
+  for (int b : values()) try_value(b);
+  return inserted_.empty() ? graph_ : build();
+}
+
+std::optional<Graph> Recomputer::run_one(int buffer) {
+  if (!try_value(buffer)) return std::nullopt;
+  return build();
+}
+
+/// Tries values one by one until no contraction has more than the budget alive.
+Graph fit(Graph graph, int64_t budget) {
+  const Limits levels[] = {{24, true, false, budget}, {32, true, true, budget}, {120, true, true, budget}};
+  int64_t beyond = excess(graph, budget);
+  for (const Limits& limits : levels) {
+    size_t trials = 0;
+    for (int b : Recomputer(graph, limits).values()) {
+      if (beyond == 0) return graph;
+      if (++trials > kMaxTrials) break;
+      std::optional<Graph> trial = Recomputer(graph, limits).run_one(b);
+      if (!trial) continue;
+      const int64_t left = excess(*trial, budget);
+      if (left >= beyond) continue;
+      beyond = left;
+      graph = *std::move(trial);
+    }
+  }
+  return graph;
 }
 
 }  // namespace
 
-Graph recompute(Graph graph) { return Recomputer(std::move(graph)).run(); }
+Graph recompute(Graph graph, int64_t memory_budget) {
+  const int64_t peak = contraction_peak(graph, live_bytes(graph));
+  if (peak >= kMinBytes) {
+    Graph next = Recomputer(graph, {.crowded = peak / 2}).run();
+    if (contraction_peak(next, live_bytes(next)) < peak) graph = std::move(next);
+  }
+  return memory_budget > 0 ? fit(std::move(graph), memory_budget) : graph;
+}
 
 }  // namespace etch::jit

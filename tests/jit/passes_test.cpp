@@ -53,7 +53,7 @@ TEST(Passes, GiveTheGoldenGraphs) {
     const jit::Pass& pass = find_pass(stem.substr(0, stem.find('-')));
     Graph graph = parse(before);
     verify(graph, "golden");
-    const Graph result = pass.run(std::move(graph));
+    const Graph result = pass.run(std::move(graph), {});
     verify(result, pass.name);
     const std::string after = print(result);
     if (update)

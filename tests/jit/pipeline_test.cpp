@@ -8,6 +8,8 @@
 #include <functional>
 
 #include "codegen/kernel.h"
+#include "eager/cpu/executor.h"
+#include "jit/executable.h"
 #include "jit/passes.h"
 #include "runtime/config.h"
 #include "tests/jit/graph_runner.h"
@@ -126,6 +128,23 @@ TEST(Pipeline, UpdatesRunAsSoonAsTheirGradientIsComplete) {
     for (const GraphOperand& output : graph.nodes[i].outputs)
       updates_before_end += graph.buffers[output.buffer].kind == GraphBuffer::Kind::External;
   EXPECT_GE(updates_before_end, 50);
+}
+
+TEST(Pipeline, AMemoryBudgetIsMetByRecomputing) {
+  Program program{training_graph(24), {}, {}};
+  for (const GraphBuffer& buffer : program.graph.buffers) {
+    program.contents.emplace_back(static_cast<size_t>(buffer.bytes));
+    float* data = reinterpret_cast<float*>(program.contents.back().data());
+    for (int64_t i = 0; i < buffer.bytes / 4; ++i) data[i] = static_cast<float>((i * 37 % 101) - 50) * 0.01f;
+  }
+  cpu::register_kernels();
+  const LiveSet live = outputs_of(program.graph);
+  const auto unlimited = jit::compile_graph(program.graph, live, {.name = "free"});
+  const int64_t budget = unlimited->statistics().arena_bytes / 2;
+  const auto limited = jit::compile_graph(program.graph, live, {.name = "tight", .memory_budget = budget});
+  EXPECT_LE(limited->statistics().arena_bytes, budget);
+  EXPECT_EQ(difference(program.graph, run_compiled(*unlimited, program), run_compiled(*limited, program)),
+            "");
 }
 
 TEST(Pipeline, SkipsAndDumpsByName) {
