@@ -195,6 +195,8 @@ std::vector<int> Recomputer::values() const {
 
 bool Recomputer::try_value(int buffer) {
   Hole hole;
+  // Earlier trials may have made it dead.
+  if (!facts_[buffer].value || facts_[buffer].readers.empty()) return false;
   if (pinned_[buffer] || !find_hole(buffer, &hole)) return false;
   std::vector<int> chain, kept;
   int64_t extended = 0;

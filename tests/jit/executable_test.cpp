@@ -15,14 +15,11 @@
 namespace etch::test {
 namespace {
 
-Ref<jit::PlanExecutable> compile(const Graph& graph) {
-  return jit::compile_graph(graph, outputs_of(graph), {.name = "test"});
-}
-
 /// Compiles and runs; the difference to running node by node.
-std::string compare(const Program& program) {
+std::string compare(const Program& program, int64_t budget) {
   const Contents expected = run_nodes(program.graph, program);
-  const Ref<jit::PlanExecutable> executable = compile(program.graph);
+  const Ref<jit::PlanExecutable> executable =
+      jit::compile_graph(program.graph, outputs_of(program.graph), {.name = "test", .memory_budget = budget});
   bool refused = false;
   const Contents got = run_compiled(*executable, program, &refused);
   if (refused) return "";  // the caller runs such a call op by op
@@ -37,10 +34,10 @@ std::pair<uint64_t, uint64_t> seeds(uint64_t count) {
   return {first, first + count};
 }
 
-void compare_random(uint64_t count, const RandomOptions& options) {
+void compare_random(uint64_t count, const RandomOptions& options, int64_t budget = 0) {
   const auto [first, last] = seeds(count);
   for (uint64_t seed = first; seed < last; ++seed)
-    ASSERT_EQ(compare(random_program(seed, options)), "") << "seed " << seed;
+    ASSERT_EQ(compare(random_program(seed, options), budget), "") << "seed " << seed;
 }
 
 TEST(Executable, RandomProgramsGiveTheBitsOfTheirOps) {
@@ -74,6 +71,7 @@ TEST(Executable, AndThoseThatRecompute) {
   compare_random(8, {.nodes = 50, .wide = true});
   config().cxx = "none";
   compare_random(40, {.nodes = 50, .wide = true});
+  compare_random(40, {.nodes = 50, .wide = true}, 1);
 }
 
 TEST(Executable, AndWithEachPassLeftOut) {
