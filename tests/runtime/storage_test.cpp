@@ -63,8 +63,21 @@ struct Recorder : PendingWork {
     storage.materialise();
     storage.pending = nullptr;
   }
+  void settle_before_write(Storage&) override { ++writes; }
   int calls = 0;
+  int writes = 0;
 };
+
+TEST(Storage, AHostWriteAsksTheTraceOfThisThread) {
+  Recorder recorder;
+  Ref<Storage> storage = Storage::allocate(kCpu, 8);
+  active_work = &recorder;
+  storage->data_for_read();
+  EXPECT_EQ(recorder.writes, 0);
+  storage->data_for_write();
+  active_work = nullptr;
+  EXPECT_EQ(recorder.writes, 1);
+}
 
 TEST(Storage, DeferredBytesComeWithTheFirstHostAccess) {
   Recorder recorder;
