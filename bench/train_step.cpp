@@ -157,7 +157,8 @@ template <class F>
 double host_microseconds(F& traced) {
   const auto step_ms = [&] {
     double sum = 0;
-    for (const Json& path : Json::parse(traced.explain_json())["paths"])
+    const Json report = Json::parse(traced.explain_json());
+    for (const Json& path : report["paths"])
       for (const Json& executable : path["executables"])
         for (const Json& step : executable["step_times"]) sum += step["ms"].template get<double>();
     return sum;

@@ -105,6 +105,8 @@ if(ETCH_BUILD_BENCHES)
     if(name MATCHES "_bench$")
       find_package(benchmark REQUIRED)
       etch_add_program(bench ${source} benchmark::benchmark benchmark::benchmark_main)
+      # Hand-written loops beside generated kernels are compiled as those are.
+      target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O3>)
     else()
       etch_add_program(bench ${source})
     endif()
