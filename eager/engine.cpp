@@ -14,6 +14,11 @@ struct NodeState {
   absl::InlinedVector<Tensor, 2> gradients;
 };
 
+struct LeafState {
+  int missing = 0;  // edges to the leaf that have not delivered yet
+  Tensor gradient;
+};
+
 // Nobody else holds these bytes, so they may be taken over or added to. A recorder's own reference does not
 // count.
 bool is_unshared(const Tensor& tensor) {
@@ -80,6 +85,7 @@ class Engine {
       TapeNode* node = pending.back();
       pending.pop_back();
       for (const Edge& edge : node->edges) {
+        if (edge.leaf) ++leaves_[edge.leaf.get()].missing;
         if (!edge.node) continue;
         const auto [it, fresh] = states_.try_emplace(edge.node.get());
         ++it->second.missing;
@@ -122,7 +128,7 @@ class Engine {
     for (size_t i = 0; i < node.edges.size(); ++i) {
       const Edge& edge = node.edges[i];
       if (edge.leaf) {
-        if (slots[i].defined()) accumulate_leaf(*edge.leaf, std::move(slots[i]));
+        deliver_to_leaf(*edge.leaf, std::move(slots[i]));
       } else if (edge.node) {
         if (slots[i].defined()) deposit(edge, std::move(slots[i]));
         if (--states_[edge.node.get()].missing == 0) ready_.push_back(edge.node);
@@ -130,8 +136,21 @@ class Engine {
     }
   }
 
+  // A leaf gets its gradient in one piece, when the last part has come: no copy of a first part has to wait
+  // for the rest.
+  void deliver_to_leaf(TensorImpl& leaf, Tensor part) {
+    LeafState& state = leaves_[&leaf];
+    if (part.defined())
+      state.gradient =
+          state.gradient.defined() ? add_gradients(std::move(state.gradient), part) : std::move(part);
+    if (--state.missing == 0 && state.gradient.defined())
+      accumulate_leaf(leaf, std::exchange(state.gradient, Tensor()));
+  }
+
   bool keep_;
-  absl::flat_hash_map<TapeNode*, NodeState> states_;  // never iterated: order must not depend on addresses
+  // Never iterated: order must not depend on addresses.
+  absl::flat_hash_map<TapeNode*, NodeState> states_;
+  absl::flat_hash_map<TensorImpl*, LeafState> leaves_;
   std::vector<Ref<TapeNode>> ready_;
 };
 
