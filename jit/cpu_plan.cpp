@@ -280,4 +280,15 @@ std::vector<StepTime> CpuPlan::step_times() const {
   return result;
 }
 
+std::vector<double> CpuPlan::kernel_ms() const {
+  std::vector<double> result;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    if (!steps_[i].kernel) continue;
+    const auto runs = std::max<int64_t>(1, timings_[i].runs.load(std::memory_order_relaxed));
+    const auto time = static_cast<double>(timings_[i].nanoseconds.load(std::memory_order_relaxed));
+    result.push_back(time * 1e-6 / static_cast<double>(runs));
+  }
+  return result;
+}
+
 }  // namespace etch::jit

@@ -44,6 +44,7 @@ class CpuPlan final : public PlanExecutable {
   CpuPlan(CpuProgram program, const LiveSet& live, ExecutableStatistics statistics, std::string final_graph);
   bool run(const Segment& segment) const override;
   std::vector<StepTime> step_times() const override;
+  std::vector<double> kernel_ms() const override;
 
  private:
   /// bases[base] + offset + the slot's offset in items.

@@ -54,6 +54,8 @@ class PlanExecutable : public Executable {
   /// The graph after the last pass, as text.
   const std::string& final_graph() const { return final_graph_; }
   virtual std::vector<StepTime> step_times() const = 0;
+  /// Mean milliseconds of a run of each of statistics().kernels; zeros unless timed, as step_times().
+  virtual std::vector<double> kernel_ms() const = 0;
 
  protected:
   LiveSet live_;

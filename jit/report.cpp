@@ -22,6 +22,12 @@ std::string milliseconds(double ms) {
   return text;
 }
 
+std::string rate(int64_t bytes, double ms) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1f GB/s", static_cast<double>(bytes) / ms * 1e-6);
+  return text;
+}
+
 double ratio(int64_t a, int64_t b) { return b == 0 ? 1.0 : static_cast<double>(a) / static_cast<double>(b); }
 
 }  // namespace
@@ -77,8 +83,13 @@ std::string PlanExecutable::report() const {
                              " built, ",
                              s.kernels_from_cache,
                              " from the cache)\n"});
-  for (const KernelFacts& kernel : s.kernels)
-    text += concat({"  ", kernel.name, " ", mebibytes(kernel.bytes), ": ", kernel.ops, "\n"});
+  const std::vector<double> times = kernel_ms();
+  for (size_t k = 0; k < s.kernels.size(); ++k) {
+    const KernelFacts& kernel = s.kernels[k];
+    text += concat({"  ", kernel.name, " ", mebibytes(kernel.bytes)});
+    if (times[k] > 0) text += concat({", ", milliseconds(times[k]), ", ", rate(kernel.bytes, times[k])});
+    text += concat({": ", kernel.ops, "\n"});
+  }
   for (const StepTime& time : step_times())
     if (time.runs > 0)
       text += concat({"  ", time.kind, ": ", time.runs, " runs, ", milliseconds(time.ms), "\n"});

@@ -50,8 +50,10 @@ class Inliner {
   void visit(int at);
   bool find_chain(const Node& fused, int buffer, Chain* chain) const;
   bool extend(const Node& fused, int buffer, int64_t bytes, Chain* chain) const;
-  bool available(const Chain& chain, int from, int to, int64_t bytes) const;
+  bool available(const Chain& chain, int from, int to, int64_t bytes, int64_t spend) const;
   bool rebuild(int reader, int from, int buffer, const Chain& chain, Node* result);
+  bool inline_everywhere(int at, int buffer, const std::vector<int>& readers, const Chain& chain);
+  void inline_where_free(int at, int buffer, const std::vector<int>& readers, const Chain& chain);
   void replace(int reader, int buffer, const Chain& chain, Node node);
   void shrink(int at, const std::vector<bool>& dropped);
   void remove_empty();
@@ -91,9 +93,9 @@ bool Inliner::find_chain(const Node& fused, int buffer, Chain* chain) const {
   return true;
 }
 
-/// The leaves still hold at `to` what they held at `from`, and loading them there costs no more than the
-/// value.
-bool Inliner::available(const Chain& chain, int from, int to, int64_t bytes) const {
+/// The leaves still hold at `to` what they held at `from`, and loading those that are large next to the
+/// value's bytes takes no more than `spend` more.
+bool Inliner::available(const Chain& chain, int from, int to, int64_t bytes, int64_t spend) const {
   int64_t loads = 0;
   std::vector<int> counted;
   for (const GraphOperand& leaf : chain.leaves) {
@@ -114,7 +116,7 @@ bool Inliner::available(const Chain& chain, int from, int to, int64_t bytes) con
     counted.push_back(leaf.buffer);
     if (weight * kSmallShare > bytes) loads += weight;
   }
-  return loads <= bytes;
+  return loads <= spend;
 }
 
 /// The reader's group with the chain in front; buffers of the chain become copies private to it.
@@ -173,24 +175,39 @@ void Inliner::visit(int at) {
       continue;
     std::vector<int> readers;
     bool groups = true;
-    for (int r : facts_[buffer].readers)
-      if (r != at) {
-        readers.push_back(r);
-        groups = groups && graph_.nodes[r].op == Op::fused;
-      }
+    for (int r : facts_[buffer].readers) {
+      if (r == at) continue;
+      groups = groups && graph_.nodes[r].op == Op::fused;
+      if (graph_.nodes[r].op == Op::fused) readers.push_back(r);
+    }
     Chain chain;
-    if (!groups || readers.empty() || readers.size() > 4 || !find_chain(graph_.nodes[at], buffer, &chain))
-      continue;
-    if (chain.costly && heavy_before_[readers.front()] == heavy_before_[at]) continue;
-    std::vector<Node> rebuilt(readers.size());
-    bool fits = true;
-    for (size_t i = 0; i < readers.size() && fits; ++i)
-      fits = available(chain, at, readers[i], bytes) && rebuild(readers[i], at, buffer, chain, &rebuilt[i]);
-    if (!fits) continue;
-    for (size_t i = 0; i < readers.size(); ++i) replace(readers[i], buffer, chain, std::move(rebuilt[i]));
-    dropped[buffer] = any = true;
+    if (readers.empty() || readers.size() > 4 || !find_chain(graph_.nodes[at], buffer, &chain)) continue;
+    if (chain.costly && (!groups || heavy_before_[readers.front()] == heavy_before_[at])) continue;
+    if (groups && inline_everywhere(at, buffer, readers, chain))
+      dropped[buffer] = any = true;
+    else if (!chain.costly)
+      inline_where_free(at, buffer, readers, chain);
   }
   if (any) shrink(at, dropped);
+}
+
+bool Inliner::inline_everywhere(int at, int buffer, const std::vector<int>& readers, const Chain& chain) {
+  const int64_t bytes = graph_.buffers[buffer].bytes;
+  std::vector<Node> rebuilt(readers.size());
+  for (size_t i = 0; i < readers.size(); ++i)
+    if (!available(chain, at, readers[i], bytes, bytes) ||
+        !rebuild(readers[i], at, buffer, chain, &rebuilt[i]))
+      return false;
+  for (size_t i = 0; i < readers.size(); ++i) replace(readers[i], buffer, chain, std::move(rebuilt[i]));
+  return true;
+}
+
+void Inliner::inline_where_free(int at, int buffer, const std::vector<int>& readers, const Chain& chain) {
+  Node rebuilt;
+  for (int reader : readers)
+    if (available(chain, at, reader, graph_.buffers[buffer].bytes, 0) &&
+        rebuild(reader, at, buffer, chain, &rebuilt))
+      replace(reader, buffer, chain, std::move(rebuilt));
 }
 
 /// The group without the stores in `dropped`, and without nodes that only they needed.
