@@ -189,7 +189,10 @@ Ref<PlanExecutable> compile_graph(Graph graph, const LiveSet& live, const Compil
     dump(label, "final.txt", text);
     dump(label, "plan.json", memory_json(program.graph, program.memory));
     for (const codegen::LoweredKernel& kernel : program.lowered)
-      if (!kernel.name.empty()) dump(label, kernel.name + ".cpp", kernel.host_source);
+      if (!kernel.name.empty()) {
+        dump(label, kernel.name + ".cpp", kernel.host_source);
+        dump(label, kernel.name + ".cu", kernel.cuda_source);
+      }
   }
   for (codegen::LoweredKernel& kernel : program.lowered) kernel.host_source = kernel.cuda_source = {};
   statistics.compile_ms = watch.ms();
