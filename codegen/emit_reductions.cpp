@@ -155,22 +155,24 @@ void Emitter::reduction_pass(int pass, const std::vector<int>& reductions) {
   const bool outer = !dims(LoopRole::Outer).empty();
   const std::vector<std::string> pointers = pointer_;
   const std::vector<bool> ready = ready_;
-  const std::string_view total = outer ? "r" : "u";
+  const std::string_view total = outer ? "r" : "part";
   for (int r : reductions)
     line({register_type(nest_.values[r].compute), " ", total, r, " = ", identity(r), ";"});
   line({"{"});
   open_loops(LoopRole::Outer);
   rebase(dims(LoopRole::Outer), "o", needed);
   if (outer)
-    for (int r : reductions) line({register_type(nest_.values[r].compute), " u", r, " = ", identity(r), ";"});
+    for (int r : reductions)
+      line({register_type(nest_.values[r].compute), " part", r, " = ", identity(r), ";"});
   line({"const i64 run = ", product(LoopRole::Run), ";"});
   line({"for (i64 block = 0; block < run; block += ", kBlock, ") {"});
   line({"const i64 stop = least(run, block + ", kBlock, ");"});
   block(reductions, needed, stores);
-  for (int r : reductions) line({"u", r, " = ", combine(r, concat({"u", r}), concat({"a", r, "[0]"})), ";"});
+  for (int r : reductions)
+    line({"part", r, " = ", combine(r, concat({"part", r}), concat({"a", r, "[0]"})), ";"});
   line({"}"});
   if (outer)
-    for (int r : reductions) line({"r", r, " = ", combine(r, concat({"r", r}), concat({"u", r})), ";"});
+    for (int r : reductions) line({"r", r, " = ", combine(r, concat({"r", r}), concat({"part", r})), ";"});
   close_loops(LoopRole::Outer);
   line({"}"});
   pointer_ = pointers;

@@ -358,6 +358,28 @@ TEST(Cases, C21LongChainsWideGroupsAndLargeGraphs) {
       [](int i) { return std::tuple(ramp({5}, i)); });
 }
 
+TEST(Cases, C21ChainsOfAnyLengthBeforeAReductionBesideAMask) {
+  auto body = [](const Tensor& x) {
+    std::vector<Tensor> out;
+    for (int length = 4; length <= 7; ++length) {
+      Tensor y = x.slice(0, 0, length);  // a group of its own
+      for (int i = 0; i < length; ++i) y = y.tanh();
+      out.push_back(y > 0.25);
+      out.push_back(y.sum({1, 2}));
+    }
+    return out;
+  };
+  auto step = compile(body);
+  const Tensor x = ramp({7, 4, 5}, -1.5, 0.02).slice(2, 0, 3);  // rows of two axes
+  const std::vector<Tensor> expected = eagerly([&] { return body(x); });
+  for (int i = 0; i < 3; ++i) {
+    const std::vector<Tensor> got = step(x);
+    for (size_t k = 0; k < got.size(); ++k) expect_same(got[k], expected[k]);
+  }
+  const auto executable = report(step)["paths"][0]["executables"][0];
+  EXPECT_EQ(executable["kernels"].size(), executable["steps"]) << step.explain();  // none runs op by op
+}
+
 TEST(Cases, C21AGraphOf5000Nodes) {
   Settings settings;
   config().cxx = "none";
