@@ -191,6 +191,7 @@ void CpuPlan::run_step(const Step& step, const Frame& frame) const {
 alignas(64) static char kNothing[64];
 
 bool CpuPlan::run(const Segment& segment) const {
+  if (num_threads() != program_.threads) return false;
   const Graph& graph = program_.graph;
   Frame frame;
   frame.values = segment.values;

@@ -8,12 +8,14 @@
 #include "codegen/kernel.h"
 #include "jit/executable.h"
 #include "jit/memory_plan.h"
+#include "runtime/parallel.h"
 #include "tracer/execute.h"
 
 namespace etch::jit {
 
 /// A graph after the passes with all that its replay needs.
 struct CpuProgram {
+  int threads = num_threads();  ///< that scratch memory is planned for; other numbers may need more
   Graph graph;
   /// For each node: what its fused group was lowered to; unused for other nodes.
   std::vector<codegen::LoweredKernel> lowered;

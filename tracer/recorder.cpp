@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "runtime/config.h"
+#include "runtime/parallel.h"
 #include "tracer/execute.h"
 
 namespace etch {
@@ -180,6 +181,8 @@ void Recorder::record(const OpCall& call) {
   words_.clear();
   new_storages_.clear();
   const uint32_t first_value = static_cast<uint32_t>(values_.size());
+  // Library calls and their scratch depend on the number of threads: a path belongs to one.
+  if (cursor_ == site_->root()) words_.push_back(static_cast<uint64_t>(num_threads()));
   words_.push_back(header_word(call));
   for (int i = 0; i < call.attrs.count; ++i) words_.push_back(static_cast<uint64_t>(call.attrs[i]));
   for (const Operand& operand : call.inputs) append_operand(operand, false);

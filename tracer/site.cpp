@@ -142,7 +142,8 @@ std::string describe_difference(const RecordedOp& before, const RecordedOp& now)
   };
   std::string text = compare("input", before.inputs, now.inputs);
   if (text.empty()) text = compare("output", before.outputs, now.outputs);
-  return text.empty() ? concat({name(now.op), ": other operands"}) : text;
+  return text.empty() ? concat({name(now.op), ": storages of other sizes, or another number of threads"})
+                      : text;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <functional>
 
+#include "runtime/parallel.h"
 #include "tests/jit/contract.h"
 
 namespace etch {
@@ -99,6 +100,20 @@ TEST_F(Matching, ResultsOfOtherSizesThatBeginAlikeArePathsOfTheirOwn) {
     expect_same(step(a, b), eagerly([&] { return concat({a, b}); }));
   }
   EXPECT_EQ(step.compile_count(), 2);
+}
+
+TEST_F(Matching, EachNumberOfThreadsHasItsOwnPath) {
+  const int threads = num_threads();
+  const Tensor x = randn({2, 3, 9, 9}), w = randn({4, 3, 3, 3});
+  auto f = compile([&] { return conv2d(x, w, {}, {.padding = {1, 1}}) + 1.0; });
+  for (int count : {1, 2, 3, 1, 2, 3, 1, 2, 3}) {
+    set_num_threads(count);
+    expect_same(f(), eagerly([&] { return conv2d(x, w, {}, {.padding = {1, 1}}) + 1.0; }));
+  }
+  set_num_threads(threads);
+  EXPECT_EQ(f.compile_count(), 3);
+  EXPECT_EQ(f.compiled_calls(), 6);
+  EXPECT_NE(f.explain().find("another number of threads"), std::string::npos);
 }
 
 TEST_F(Matching, OffsetsOfWindowsAreArgumentsOfOnePath) {
