@@ -78,8 +78,7 @@ DType expression_dtype(const Node& node) {
 
 bool Lowering::check_node(const Node& node) {
   const OpInfo& row = info(node.op);
-  const bool kind = row.kind == OpKind::Pointwise || row.kind == OpKind::Generator ||
-                    (row.kind == OpKind::Reduction && node.op != Op::argmax && node.op != Op::argmin);
+  const bool kind = row.kind == OpKind::Pointwise || row.kind == OpKind::Generator || is_reduction(node);
   if (!kind) return refuse(row.name, " is no pointwise, generator or reduction op");
   if (node.outputs.size() != 1 || !node.outputs[0].is_tensor())
     return refuse(row.name, " has no single output");

@@ -67,7 +67,7 @@ const std::string& op_definitions() {
     for (int i = 0; i < kNumOps; ++i) {
       const OpInfo& row = info(static_cast<Op>(i));
       if (row.kind == OpKind::Pointwise || row.kind == OpKind::Generator) *all += pointwise(row);
-      if (row.kind == OpKind::Reduction && row.expression) *all += reduction(row);
+      if (row.kind == OpKind::Reduction) *all += reduction(row);
     }
     *all += kReductionSupport;
     *all += "}  // namespace etch::scalar\n";

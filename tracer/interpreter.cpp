@@ -94,6 +94,9 @@ class Machine {
       case OpKind::Reduction:
         run_reduction(call, outputs[0]);
         break;
+      case OpKind::Extremum:
+        run_extremum(call, outputs[0]);
+        break;
       case OpKind::Contraction:
         run_contraction(call, outputs[0]);
         break;

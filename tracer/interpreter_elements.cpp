@@ -160,26 +160,6 @@ bool beats(Op op, Number a, Number b, DType dtype) {
   return op == Op::argmax ? b.i > a.i : b.i < a.i;
 }
 
-void run_argument(const Call& call, Array& output) {
-  const Array& x = call.inputs[0];
-  const ReductionAttrs attrs(call.attrs);
-  std::vector<Number> best(output.elements.size());
-  std::vector<int64_t> count(output.elements.size(), 0);
-  Dims index = Dims::filled(x.sizes.size(), 0);
-  for (const Number& element : x.elements) {
-    Dims to;
-    for (int i = 0; i < index.size(); ++i)
-      if (!(attrs.axes >> i & 1) || attrs.keepdim) to.push_back(attrs.axes >> i & 1 ? 0 : index[i]);
-    const int64_t at = output.position(to);
-    if (count[at] == 0 || beats(call.op, best[at], element, x.dtype)) {
-      best[at] = element;
-      output.elements[at].i = count[at];
-    }
-    ++count[at];
-    next_index(index, x.sizes);
-  }
-}
-
 }  // namespace
 
 Number convert(Number number, DType from, DType to) {
@@ -274,7 +254,6 @@ void run_generator(const Call& call, Array& output) {
 }
 
 void run_reduction(const Call& call, Array& output) {
-  if (call.op == Op::argmax || call.op == Op::argmin) return run_argument(call, output);
   const DType dtype = call.inputs[0].dtype;
   if (info(call.op).rule == DTypeRule::Bool)
     reduce<int64_t>(call, DType::Bool, output);
@@ -282,6 +261,26 @@ void run_reduction(const Call& call, Array& output) {
     reduce<double>(call, DType::F64, output);
   else
     reduce<int64_t>(call, DType::I64, output);
+}
+
+void run_extremum(const Call& call, Array& output) {
+  const Array& x = call.inputs[0];
+  const ReductionAttrs attrs(call.attrs);
+  std::vector<Number> best(output.elements.size());
+  std::vector<int64_t> count(output.elements.size(), 0);
+  Dims index = Dims::filled(x.sizes.size(), 0);
+  for (const Number& element : x.elements) {
+    Dims to;
+    for (int i = 0; i < index.size(); ++i)
+      if (!(attrs.axes >> i & 1) || attrs.keepdim) to.push_back(attrs.axes >> i & 1 ? 0 : index[i]);
+    const int64_t at = output.position(to);
+    if (count[at] == 0 || beats(call.op, best[at], element, x.dtype)) {
+      best[at] = element;
+      output.elements[at].i = count[at];
+    }
+    ++count[at];
+    next_index(index, x.sizes);
+  }
 }
 
 }  // namespace etch::interpreter

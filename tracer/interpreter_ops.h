@@ -38,8 +38,7 @@ struct Array {
 /// Steps through all indices of `sizes` in row-major order; start with zeros, false at the end.
 bool next_index(Dims& index, const Dims& sizes);
 
-/// A call with its operands read. Scalars are 0-d arrays of the dtype they compute in; `scalar_kinds` tells
-/// generators which of them are integers.
+/// A call with its operands read. Scalars are 0-d arrays of the dtype they compute in.
 struct Call {
   Op op;
   const Attrs& attrs;
@@ -50,6 +49,7 @@ struct Call {
 void run_pointwise(const Call& call, Array& output);
 void run_generator(const Call& call, Array& output);
 void run_reduction(const Call& call, Array& output);
+void run_extremum(const Call& call, Array& output);
 void run_contraction(const Call& call, Array& output);
 void run_window(const Call& call, std::vector<Array>& outputs);
 void run_indexing(const Call& call, Array& output);

@@ -28,6 +28,7 @@ enum class OpKind : uint8_t {
   Pointwise,
   Generator,
   Reduction,
+  Extremum,  ///< argmax, argmin: a position instead of a value
   Contraction,
   Window,
   Indexing,
@@ -59,6 +60,9 @@ enum OpFlags : uint8_t {
   kOptionalLast = 64,      ///< the last operand may be absent
 };
 
+inline constexpr int kMaxOutputs = 6;
+inline constexpr int kMaxInputs = 12;
+
 struct OpInfo {
   std::string_view name;
   OpKind kind;
@@ -69,6 +73,7 @@ struct OpInfo {
   const char* expression;  ///< pointwise, generators: the element; reductions: the combination of a and b
   const char* identity;    ///< reductions: where the combination starts
   const char* doc;
+  std::array<int8_t, kMaxOutputs> written;  ///< by output: the operand it overwrites; -1: none
 };
 
 const OpInfo& info(Op op);
@@ -129,8 +134,6 @@ struct OutputSpec {
   Geometry geometry;
   DType dtype;
 };
-inline constexpr int kMaxOutputs = 6;
-inline constexpr int kMaxInputs = 12;
 
 /// Sizes, strides and dtypes of the outputs; returns how many. `given` is the output dtype of rows with the
 /// rule Cast or Given, and the sizes of operand-less generators are attributes. Outputs that kWritesInputs
@@ -139,7 +142,7 @@ inline constexpr int kMaxInputs = 12;
 int infer(Op op, std::span<const Operand> inputs, const Attrs& attrs, DType given, OutputSpec* outputs);
 
 /// The operand that output number `output` of a kWritesInputs row overwrites; -1: a fresh tensor.
-int written_operand(Op op, int output);
+inline int written_operand(Op op, int output) { return info(op).written[output]; }
 
 /// The dtype that pointwise rows compute in and that their tensor operands must be cast to (the first operand
 /// of Where stays Bool); for operands that are all scalars, their default dtype.

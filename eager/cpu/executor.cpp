@@ -10,26 +10,18 @@
 namespace etch::cpu {
 
 bool run(const OpCall& call, void* scratch) {
-  switch (call.op) {
-    case Op::copy:
-      run_copy(call);
-      return true;
-    case Op::argmax:
-    case Op::argmin:
-      run_arg_reduction(call);
-      return true;
-    default:
-      break;
-  }
   switch (info(call.op).kind) {
     case OpKind::Pointwise:
-      run_pointwise(call);
+      call.op == Op::copy ? run_copy(call) : run_pointwise(call);
       return true;
     case OpKind::Generator:
       run_generator(call);
       return true;
     case OpKind::Reduction:
       run_reduction(call, scratch);
+      return true;
+    case OpKind::Extremum:
+      run_arg_reduction(call);
       return true;
     case OpKind::Contraction:
       run_contraction(call, scratch);
@@ -51,7 +43,7 @@ bool run(const OpCall& call, void* scratch) {
 size_t scratch_bytes(const OpCall& call) {
   switch (info(call.op).kind) {
     case OpKind::Reduction:
-      return call.op == Op::argmax || call.op == Op::argmin ? 0 : reduction_scratch_bytes(call);
+      return reduction_scratch_bytes(call);
     case OpKind::Contraction:
       return contraction_scratch_bytes(call);
     case OpKind::Composite:
