@@ -112,7 +112,7 @@ class Pool {
       }
       open_slab(units);
     }
-    fail_over_limit("allocate", size);
+    fail_over_limit(size);
   }
 
   void deallocate(void* data) noexcept {
@@ -161,13 +161,6 @@ class Pool {
     std::lock_guard structure(mutex_);
     release_cached();
   }
-  void check_available(int64_t bytes, std::string_view op) {
-    {
-      std::lock_guard lock(lock_);
-      if (counter_.fits(bytes)) return;
-    }
-    fail_over_limit(op, static_cast<size_t>(bytes));
-  }
 
  private:
   static size_t granules(size_t bytes) {
@@ -193,7 +186,7 @@ class Pool {
 
   void* allocate_large(size_t bytes, MemoryCategory category) {
     const size_t size = granules(bytes);
-    if (size > kLargestRequest || !fits(size)) fail_over_limit("allocate", size);
+    if (size > kLargestRequest || !fits(size)) fail_over_limit(size);
     {
       std::lock_guard structure(mutex_);
       const bool medium = Blocks::is_medium(size);
@@ -210,7 +203,7 @@ class Pool {
         blocks_.give_back(block);  // another thread was faster
       }
     }
-    if (!fits(size)) fail_over_limit("allocate", size);
+    if (!fits(size)) fail_over_limit(size);
     fail_exhausted(size);
   }
 
@@ -302,11 +295,11 @@ class Pool {
     return counter_.fits(static_cast<int64_t>(size));
   }
 
-  [[noreturn]] void fail_over_limit(std::string_view op, size_t size) {
+  [[noreturn]] void fail_over_limit(size_t size) {
     const MemoryStats now = stats();
     if (now.limit == 0) fail_exhausted(size);
     fail<OutOfMemoryError>(
-        op, ": expected at most ", now.limit, " bytes on ", to_string(device_), ", got ", now.allocated,
+        "allocate: expected at most ", now.limit, " bytes on ", to_string(device_), ", got ", now.allocated,
         " in use and ", size,
         " more; free tensors, or raise the limit by set_memory_limit() or ETCH_MEMORY_LIMIT\n",
         memory_summary(device_));
@@ -361,8 +354,5 @@ void set_memory_limit(int64_t bytes, Device device) {
   pool_of(device).set_limit(bytes);
 }
 void empty_cache(Device device) { pool_of(device).empty_cache(); }
-void check_memory_available(Device device, int64_t bytes, std::string_view op) {
-  pool_of(device).check_available(bytes, op);
-}
 
 }  // namespace etch

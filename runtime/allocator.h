@@ -57,8 +57,6 @@ void set_memory_limit(int64_t bytes, Device device = Device::cpu());
 void empty_cache(Device device = Device::cpu());
 /// A table of where the bytes are now and were at the peak.
 std::string memory_summary(Device device = Device::cpu());
-/// Throws OutOfMemoryError (prefixed by `op`) unless `bytes` more could be allocated within the limit.
-void check_memory_available(Device device, int64_t bytes, std::string_view op);
 
 /// Scratch memory for one call, from the caching allocator.
 class ScratchBuffer {
