@@ -19,6 +19,14 @@ std::string_view memory_type(DType dtype) {
   return kTypes[static_cast<int>(dtype)];
 }
 
+namespace {
+
+bool is_half(DType dtype) { return dtype == DType::F16 || dtype == DType::BF16; }
+/// As in the names of its conversions, float_to_half() and half_to_float().
+std::string_view half_name(DType dtype) { return dtype == DType::F16 ? "half" : "bfloat16"; }
+
+}  // namespace
+
 bool is_costly(Op op) {
   const std::string_view text = info(op).expression;
   for (size_t i = 1; i < text.size(); ++i)
@@ -173,10 +181,9 @@ std::string Emitter::argument(int value, DType type) const {
 
 void Emitter::define(int value, const std::string& expression) {
   const DType dtype = nest_.values[value].dtype;
-  if (dtype == DType::F16 || dtype == DType::BF16) {
-    const std::string_view format = dtype == DType::F16 ? "half" : "bfloat16";
-    line({"const u16 h", value, " = float_to_", format, "(", expression, ");"});
-    line({"const float v", value, " = ", format, "_to_float(h", value, ");"});
+  if (is_half(dtype)) {
+    line({"const u16 h", value, " = float_to_", half_name(dtype), "(", expression, ");"});
+    line({"const float v", value, " = ", half_name(dtype), "_to_float(h", value, ");"});
   } else {
     line({"const ", register_type(dtype), " v", value, " = ", expression, ";"});
   }
@@ -222,15 +229,13 @@ void Emitter::compute(const std::vector<bool>& needed, int dim, std::string_view
     ready_[v] = true;
     if (kept_[v]) {
       line({"const ", register_type(value.dtype), " v", number, " = b", number, "[", index, "];"});
-      if (value.dtype == DType::F16 || value.dtype == DType::BF16)
-        line({"const u16 h", number, " = float_to_", value.dtype == DType::F16 ? "half" : "bfloat16", "(v",
-              number, ");"});
+      if (is_half(value.dtype))
+        line({"const u16 h", number, " = float_to_", half_name(value.dtype), "(v", number, ");"});
     } else if (value.kind == LoopValue::Kind::Load) {
       const std::string source = element(value.window, dim, index);
-      if (value.dtype == DType::F16 || value.dtype == DType::BF16) {
+      if (is_half(value.dtype)) {
         line({"const u16 h", number, " = ", source, ";"});
-        line({"const float v", number, " = ", value.dtype == DType::F16 ? "half" : "bfloat16", "_to_float(h",
-              number, ");"});
+        line({"const float v", number, " = ", half_name(value.dtype), "_to_float(h", number, ");"});
       } else {
         line({"const ", register_type(value.dtype), " v", number, " = ", source,
               value.dtype == DType::Bool ? " != 0;" : ";"});
@@ -256,8 +261,7 @@ void Emitter::store(Level level, int dim, std::string_view index) {
   for (const LoopStore& store : nest_.stores) {
     const LoopValue& value = nest_.values[store.value];
     if (level != value.level && nest_.kind != LoopNest::Kind::Pointwise) continue;
-    const bool half = value.dtype == DType::F16 || value.dtype == DType::BF16;
-    line({element(store.window, dim, index), " = ", half ? "h" : "v", store.value, ";"});
+    line({element(store.window, dim, index), " = ", is_half(value.dtype) ? "h" : "v", store.value, ";"});
   }
 }
 
