@@ -51,6 +51,8 @@ std::shared_ptr<Site> make_site(const CompileFunctionOptions& options, SourceLoc
              options.compile_at);
   ETCH_CHECK(options.max_paths >= 1, ValueError, "compile: expected max_paths of 1 or more, got ",
              options.max_paths);
+  ETCH_CHECK(options.memory_budget >= 0, ValueError,
+             "compile: expected a memory_budget of 0 (none) or more bytes, got ", options.memory_budget);
   SiteOptions site;
   site.name = options.name.empty() ? place(where) : options.name;
   site.compile_at = options.compile_at;

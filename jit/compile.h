@@ -33,7 +33,7 @@ namespace detail {
 
 /// A call site that outlives every call in flight.
 std::shared_ptr<Site> make_site(const CompileFunctionOptions& options, SourceLocation where);
-/// Runs `body` with its ops deferred; flushes when it has returned.
+/// While open, the ops of this thread are deferred; finish() flushes them, or else the destructor.
 class Scope {
  public:
   explicit Scope(Site& site);

@@ -153,6 +153,7 @@ TEST_F(Interface, DivergencesNameWhatDiffered) {
 TEST_F(Interface, BadOptionsAreRefused) {
   EXPECT_THROW(compile([] {}, {.compile_at = 0}), ValueError);
   EXPECT_THROW(compile([] {}, {.max_paths = 0}), ValueError);
+  EXPECT_THROW(compile([] {}, {.memory_budget = -1}), ValueError);
 }
 
 TEST_F(Interface, NoCompilerGivesTheSameResults) {
