@@ -36,6 +36,12 @@ Operand to_operand(const Arg& arg) {
 
 }  // namespace
 
+void Tensor::fail_undefined() {
+  fail<ValueError>(
+      "tensor: expected a defined tensor, got an undefined one: default-constructed, moved from, or a .grad "
+      "that no backward() has reached");
+}
+
 TensorImpl::TensorImpl() = default;
 TensorImpl::~TensorImpl() = default;
 void TensorImpl::destroy(TensorImpl* impl) { delete impl; }
@@ -51,7 +57,17 @@ Tensor make_tensor(Ref<Storage> storage, const Geometry& geometry, int64_t offse
   return Tensor(std::move(impl));
 }
 
+void check_sizes(std::string_view op, const Dims& sizes) {
+  int64_t count = 1;
+  for (int64_t size : sizes) {
+    ETCH_CHECK(size >= 0, ShapeError, op, ": expected sizes of 0 or more, got ", to_string(sizes));
+    ETCH_CHECK(!__builtin_mul_overflow(count, size == 0 ? 1 : size, &count) && count < (int64_t{1} << 56),
+               ShapeError, op, ": expected fewer than 2^56 elements, got ", to_string(sizes));
+  }
+}
+
 Tensor make_empty(const Geometry& geometry, DType dtype, Device device, MemoryCategory category) {
+  check_sizes("tensor", geometry.sizes);
   const size_t bytes = static_cast<size_t>(extent(geometry)) * item_size(dtype);
   return make_tensor(
       Recorder::active() ? Storage::deferred(device, bytes) : Storage::allocate(device, bytes, category),
@@ -114,10 +130,6 @@ Tensor apply(Op op, std::initializer_list<Arg> operands, const Attrs& attrs, DTy
   Tensor output;
   apply(op, {operands.begin(), operands.size()}, attrs, given, {&output, 1});
   return output;
-}
-
-void apply_into(Tensor& output, Op op, std::initializer_list<Arg> operands, const Attrs& attrs) {
-  apply(op, {operands.begin(), operands.size()}, attrs, output.dtype(), {&output, 1});
 }
 
 DType result_type(std::span<const Arg> operands) {

@@ -16,16 +16,16 @@ void apply(Op op, std::span<const Arg> operands, const Attrs& attrs, DType given
 
 /// The same for ops with one output.
 Tensor apply(Op op, std::initializer_list<Arg> operands, const Attrs& attrs = {}, DType given = DType::F32);
-/// Writes the result into `output`.
-void apply_into(Tensor& output, Op op, std::initializer_list<Arg> operands, const Attrs& attrs = {});
 
 /// PyTorch's result type: tensors with dimensions count before 0-d ones, and those before scalars, unless of
 /// a higher kind.
 DType result_type(std::span<const Arg> operands);
 
+/// Throws ShapeError, naming `op`, unless the sizes are 0 or more and their product below 2^56.
+void check_sizes(std::string_view op, const Dims& sizes);
 /// A descriptor over `storage`.
 Tensor make_tensor(Ref<Storage> storage, const Geometry& geometry, int64_t offset, DType dtype);
-/// Uninitialised; deferred inside a trace.
+/// Uninitialised; deferred inside a trace. Throws ShapeError for too many elements.
 Tensor make_empty(const Geometry& geometry, DType dtype, Device device,
                   MemoryCategory category = MemoryCategory::Temporary);
 /// Another window on the same storage, not on the tape.

@@ -1,4 +1,5 @@
 // Making tensors: constants, ranges, host data, random numbers.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -11,15 +12,6 @@ namespace {
 Tensor finish(Tensor tensor, const TensorOptions& options) {
   if (options.requires_grad) tensor.requires_grad_();
   return tensor;
-}
-
-void check_sizes(std::string_view op, const Dims& sizes) {
-  int64_t count = 1;
-  for (int64_t size : sizes) {
-    ETCH_CHECK(size >= 0, ShapeError, op, ": expected sizes of 0 or more, got ", to_string(sizes));
-    ETCH_CHECK(!__builtin_mul_overflow(count, size == 0 ? 1 : size, &count) && count < (int64_t{1} << 56),
-               ShapeError, op, ": expected fewer elements, got ", to_string(sizes));
-  }
 }
 
 Tensor generate(Op op, std::initializer_list<Arg> operands, const Dims& sizes, const TensorOptions& options,
@@ -70,17 +62,19 @@ Tensor ones_like(const Tensor& like) { return full_like(like, 1.0); }
 Tensor scalar_tensor(Scalar value, TensorOptions options) { return full({}, value, options); }
 
 Tensor arange(Scalar start, Scalar stop, Scalar step, TensorOptions options) {
-  ETCH_CHECK(step.to_double() != 0, ValueError, "arange: expected a step other than 0");
+  ETCH_CHECK(step.to_double() != 0, ValueError, "arange: expected a step other than 0, got 0");
   const bool integers = start.kind() != Scalar::Kind::Float && stop.kind() != Scalar::Kind::Float &&
                         step.kind() != Scalar::Kind::Float;
-  int64_t count;
-  if (integers) {
-    const int64_t span = stop.to_int() - start.to_int(), by = step.to_int();
-    count = by > 0 ? (span + by - 1) / by : (span + by + 1) / by;
+  double length;
+  if (integers) {  // the span of two 64-bit integers has 65 bits
+    const __int128 span = static_cast<__int128>(stop.to_int()) - start.to_int(), by = step.to_int();
+    length = static_cast<double>(by > 0 ? (span + by - 1) / by : (span + by + 1) / by);
   } else {
-    count = static_cast<int64_t>(std::ceil((stop.to_double() - start.to_double()) / step.to_double()));
+    length = std::ceil((stop.to_double() - start.to_double()) / step.to_double());
   }
-  if (count < 0) count = 0;
+  ETCH_CHECK(length < 0x1p53, ValueError, "arange: expected a range of fewer than 2^53 elements, got ",
+             start.to_double(), " to ", stop.to_double(), " by ", step.to_double());
+  const auto count = static_cast<int64_t>(std::max(length, 0.0));
   return generate(Op::arange, {start, step}, {count}, options, integers ? DType::I64 : DType::F32);
 }
 
@@ -153,8 +147,9 @@ Tensor bernoulli(const Dims& sizes, double p, TensorOptions options, Generator* 
 }
 Tensor randint(int64_t low, int64_t high, const Dims& sizes, Generator* generator) {
   ETCH_CHECK(low < high, ValueError, "randint: expected low < high, got ", low, " and ", high);
-  ETCH_CHECK(high - low <= (int64_t{1} << 24), ValueError, "randint: expected a range of at most 2^24, got ",
-             high - low);
+  const uint64_t range = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
+  ETCH_CHECK(range <= uint64_t{1} << 24, ValueError, "randint: expected a range of at most 2^24, got ",
+             range);
   return (rand(sizes, {.dtype = DType::F64}, generator) * static_cast<double>(high - low))
              .floor()
              .to(DType::I64) +

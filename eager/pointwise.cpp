@@ -167,7 +167,7 @@ Tensor& Tensor::copy_(const Tensor& source) {
 }
 
 Tensor Tensor::to(DType dtype) const {
-  if (dtype == impl_->dtype) return *this;
+  if (dtype == impl().dtype) return *this;
   Tensor output;
   const Arg operand(*this);
   apply(Op::copy, {&operand, 1}, {}, dtype, {&output, 1});

@@ -113,7 +113,7 @@ Tensor reduce_to(const Tensor& gradient, const Dims& sizes, DType dtype) {
 // --- The tape's side of Tensor
 
 bool Tensor::requires_grad() const {
-  return impl_->requires_grad || (impl_->autograd && impl_->autograd->grad_fn);
+  return impl().requires_grad || (impl_->autograd && impl_->autograd->grad_fn);
 }
 
 Tensor& Tensor::requires_grad_(bool value) {
@@ -125,15 +125,15 @@ Tensor& Tensor::requires_grad_(bool value) {
   return *this;
 }
 
-bool Tensor::is_leaf() const { return !(impl_->autograd && impl_->autograd->grad_fn); }
+bool Tensor::is_leaf() const { return !(impl().autograd && impl_->autograd->grad_fn); }
 
 const Tensor& Tensor::grad() const {
   static const Tensor* const kNone = new Tensor;
-  return impl_->autograd ? impl_->autograd->grad : *kNone;
+  return impl().autograd ? impl_->autograd->grad : *kNone;
 }
 
 void Tensor::set_grad(Tensor grad) {
-  if (!impl_->autograd) {
+  if (!impl().autograd) {
     if (!grad.defined()) return;
     impl_->autograd = std::make_unique<AutogradMeta>();
   }
@@ -154,8 +154,9 @@ void Tensor::retain_grad() {
 }
 
 Tensor Tensor::detach() const {
-  Tensor result = make_tensor(impl_->storage, impl_->geometry, impl_->offset, impl_->dtype);
-  result.impl().is_view = impl_->is_view;
+  const TensorImpl& self = impl();
+  Tensor result = make_tensor(self.storage, self.geometry, self.offset, self.dtype);
+  result.impl().is_view = self.is_view;
   return result;
 }
 

@@ -86,21 +86,26 @@ class Tensor {
   explicit Tensor(Ref<TensorImpl> impl) : impl_(std::move(impl)) {}
 
   bool defined() const { return static_cast<bool>(impl_); }
-  TensorImpl& impl() const { return *impl_; }
+  /// As all members but defined(), ref(), is_same() and to_string(): throws ValueError if undefined.
+  TensorImpl& impl() const {
+    if (!impl_) [[unlikely]]
+      fail_undefined();
+    return *impl_;
+  }
   const Ref<TensorImpl>& ref() const { return impl_; }
   /// The same descriptor, not equal values.
   bool is_same(const Tensor& other) const { return impl_ == other.impl_; }
 
-  const Dims& sizes() const { return impl_->geometry.sizes; }
-  const Dims& strides() const { return impl_->geometry.strides; }
+  const Dims& sizes() const { return impl().geometry.sizes; }
+  const Dims& strides() const { return impl().geometry.strides; }
   int64_t size(int64_t axis) const;
-  int ndim() const { return impl_->geometry.ndim(); }
-  int64_t numel() const { return impl_->geometry.numel(); }
-  DType dtype() const { return impl_->dtype; }
-  Device device() const { return impl_->storage->device(); }
-  bool is_contiguous() const { return etch::is_contiguous(impl_->geometry); }
-  int64_t storage_offset() const { return impl_->offset; }
-  Storage& storage() const { return *impl_->storage; }
+  int ndim() const { return impl().geometry.ndim(); }
+  int64_t numel() const { return impl().geometry.numel(); }
+  DType dtype() const { return impl().dtype; }
+  Device device() const { return impl().storage->device(); }
+  bool is_contiguous() const { return etch::is_contiguous(impl().geometry); }
+  int64_t storage_offset() const { return impl().offset; }
+  Storage& storage() const { return *impl().storage; }
 
   // Host access. Inside a traced function each of these flushes what is pending on the tensor.
 
@@ -190,16 +195,16 @@ class Tensor {
   /// `value` where the bool mask holds.
   Tensor masked_fill(const Tensor& mask, Scalar value) const;
 
-#define ETCH_UNARY_METHODS(METHOD)                                                                       \
-  METHOD(neg)                                                                                            \
-  METHOD(abs)                                                                                            \
-  METHOD(sign)                                                                                           \
-  METHOD(square)                                                                                         \
-  METHOD(reciprocal)                                                                                     \
-  METHOD(exp) METHOD(expm1) METHOD(log) METHOD(log1p) METHOD(sqrt) METHOD(rsqrt) METHOD(sin) METHOD(cos) \
-      METHOD(tanh) METHOD(erf) METHOD(sigmoid) METHOD(relu) METHOD(gelu) METHOD(silu) METHOD(floor)      \
-          METHOD(ceil) METHOD(round) METHOD(trunc) METHOD(logical_not) METHOD(isnan) METHOD(isinf)       \
-              METHOD(isfinite)
+#define ETCH_UNARY_METHODS(METHOD)                                                                        \
+  METHOD(neg)                                                                                             \
+  METHOD(abs)                                                                                             \
+  METHOD(sign)                                                                                            \
+  METHOD(square)                                                                                          \
+  METHOD(reciprocal)                                                                                      \
+  METHOD(exp)                                                                                             \
+  METHOD(expm1) METHOD(log) METHOD(log1p) METHOD(sqrt) METHOD(rsqrt) METHOD(sin) METHOD(cos) METHOD(tanh) \
+      METHOD(erf) METHOD(sigmoid) METHOD(relu) METHOD(gelu) METHOD(silu) METHOD(floor) METHOD(ceil)       \
+          METHOD(round) METHOD(trunc) METHOD(logical_not) METHOD(isnan) METHOD(isinf) METHOD(isfinite)
 #define ETCH_DECLARE_UNARY(name) Tensor name() const;
   ETCH_UNARY_METHODS(ETCH_DECLARE_UNARY)
 #undef ETCH_DECLARE_UNARY
@@ -246,7 +251,7 @@ class Tensor {
  private:
   const void* read_pointer(DType expected, SourceLocation where) const;
   void* write_pointer(DType expected, SourceLocation where);
-  Scalar item_scalar(SourceLocation where) const;
+  [[noreturn]] static void fail_undefined();
 
   Ref<TensorImpl> impl_;
 };

@@ -166,6 +166,7 @@ Tensor Tensor::expand(const Dims& requested) const {
     if (to[i] == -1 && i >= extra) to[i] = sizes()[i - extra];
   ETCH_CHECK(can_broadcast_to(sizes(), to), ShapeError, "expand: expected sizes that ",
              etch::to_string(sizes()), " broadcasts to, got ", etch::to_string(requested));
+  check_sizes("expand", to);
   if (to == sizes()) return *this;
   return taped_view(
       "expand", *this, make_view(*this, broadcast_to(impl_->geometry, to), impl_->offset),
@@ -183,6 +184,8 @@ Tensor Tensor::slice(int64_t axis, int64_t start, int64_t stop, int64_t step) co
   };
   start = clip(start);
   stop = std::max(start, clip(stop));
+  step =
+      std::min(step, std::max<int64_t>(count, 1));  // a longer one takes the same elements, and may overflow
   Geometry geometry = impl_->geometry;
   geometry.sizes[at] = (stop - start + step - 1) / step;
   geometry.strides[at] *= step;
