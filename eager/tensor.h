@@ -195,16 +195,13 @@ class Tensor {
   /// `value` where the bool mask holds.
   Tensor masked_fill(const Tensor& mask, Scalar value) const;
 
-#define ETCH_UNARY_METHODS(METHOD)                                                                        \
-  METHOD(neg)                                                                                             \
-  METHOD(abs)                                                                                             \
-  METHOD(sign)                                                                                            \
-  METHOD(square)                                                                                          \
-  METHOD(reciprocal)                                                                                      \
-  METHOD(exp)                                                                                             \
-  METHOD(expm1) METHOD(log) METHOD(log1p) METHOD(sqrt) METHOD(rsqrt) METHOD(sin) METHOD(cos) METHOD(tanh) \
-      METHOD(erf) METHOD(sigmoid) METHOD(relu) METHOD(gelu) METHOD(silu) METHOD(floor) METHOD(ceil)       \
-          METHOD(round) METHOD(trunc) METHOD(logical_not) METHOD(isnan) METHOD(isinf) METHOD(isfinite)
+// clang-format off
+#define ETCH_UNARY_METHODS(METHOD) \
+  METHOD(neg) METHOD(abs) METHOD(sign) METHOD(square) METHOD(reciprocal) METHOD(exp) METHOD(expm1) \
+  METHOD(log) METHOD(log1p) METHOD(sqrt) METHOD(rsqrt) METHOD(sin) METHOD(cos) METHOD(tanh) \
+  METHOD(erf) METHOD(sigmoid) METHOD(relu) METHOD(gelu) METHOD(silu) METHOD(floor) METHOD(ceil) \
+  METHOD(round) METHOD(trunc) METHOD(logical_not) METHOD(isnan) METHOD(isinf) METHOD(isfinite)
+// clang-format on
 #define ETCH_DECLARE_UNARY(name) Tensor name() const;
   ETCH_UNARY_METHODS(ETCH_DECLARE_UNARY)
 #undef ETCH_DECLARE_UNARY

@@ -215,7 +215,8 @@ std::vector<Tensor> Tensor::split(int64_t size, int64_t axis) const {
   ETCH_CHECK(size > 0, ValueError, "split: expected a size above 0, got ", size);
   const int at = normalize_axis("split", axis, ndim());
   std::vector<Tensor> parts{slice(at, 0, size)};  // one part, though empty, of an axis without positions
-  for (int64_t start = size; start < sizes()[at]; start += size) parts.push_back(slice(at, start, start + size));
+  for (int64_t start = size; start < sizes()[at]; start += size)
+    parts.push_back(slice(at, start, start + size));
   return parts;
 }
 
