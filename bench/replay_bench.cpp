@@ -59,9 +59,9 @@ void replay(benchmark::State& state, bool fused) {
     benchmark::DoNotOptimize(output->raw_data());
   }
   state.counters["steps"] = executable->statistics().steps;
-  state.counters["ns_a_step"] = benchmark::Counter(
-      1e-9 * executable->statistics().steps,
-      benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+  state.counters["ns_a_step"] =
+      benchmark::Counter(1e-9 * executable->statistics().steps,
+                         benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 
 BENCHMARK_CAPTURE(replay, eager_kernels, false)->Arg(1)->Arg(10)->Arg(1000);
