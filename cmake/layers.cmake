@@ -33,7 +33,7 @@ function(etch_add_layer name)
   set(kernels ${sources})
   list(FILTER kernels INCLUDE REGEX "/eager/cpu/")
   if(kernels)
-    set_property(SOURCE ${kernels} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>)
+    set_property(SOURCE ${kernels} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O3> -ftree-slp-vectorize)
   endif()
   # The chain names every object library that a program using this layer has to link.
   set_property(GLOBAL PROPERTY ETCH_CHAIN_${name} ${before} etch_${name})

@@ -42,6 +42,10 @@ string(JOIN " " ETCH_MARCH_FLAGS_TEXT ${ETCH_MARCH_FLAGS})
 
 add_library(etch_flags INTERFACE)
 target_compile_options(etch_flags INTERFACE ${ETCH_NUMERIC_FLAGS} ${ETCH_MARCH_FLAGS} -Wall -Wextra)
+# g++ 12.2 for AVX-512 passes structs like {1, 1, 0, 0, ..} by value as {1, 1, 1, 1, ..} when its SLP vectoriser runs.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  target_compile_options(etch_flags INTERFACE -fno-tree-slp-vectorize)
+endif()
 if(ETCH_STD_THREAD_POOL)
   target_compile_definitions(etch_flags INTERFACE ETCH_STD_THREAD_POOL=1)
 endif()

@@ -60,8 +60,8 @@ ConvAttrs conv_attrs(const Conv2dOptions& options) {
   return attrs;
 }
 
-Tensor conv2d_input_grad(const Tensor& g, const Tensor& w, ConvAttrs attrs);
-Tensor conv2d_weight_grad(const Tensor& g, const Tensor& x, ConvAttrs attrs);
+Tensor conv2d_input_grad(const Tensor& g, const Tensor& w, const ConvAttrs& attrs);
+Tensor conv2d_weight_grad(const Tensor& g, const Tensor& x, const ConvAttrs& attrs);
 
 Conv2dOptions options_of(const ConvAttrs& attrs) {
   return {{attrs.stride[0], attrs.stride[1]},
@@ -71,7 +71,7 @@ Conv2dOptions options_of(const ConvAttrs& attrs) {
 }
 
 // The gradients of a convolution are linear in both operands, so theirs are convolutions again.
-Tensor conv2d_input_grad(const Tensor& g, const Tensor& w, ConvAttrs attrs) {
+Tensor conv2d_input_grad(const Tensor& g, const Tensor& w, const ConvAttrs& attrs) {
   Tensor gx = apply(Op::conv2d_input_grad, {g, w}, attrs.pack(), g.dtype());
   if (needs_tape({&g, &w}))
     record_on_tape("conv2d_input_grad", {&g, &w}, {&gx},
@@ -87,7 +87,7 @@ Tensor conv2d_input_grad(const Tensor& g, const Tensor& w, ConvAttrs attrs) {
   return gx;
 }
 
-Tensor conv2d_weight_grad(const Tensor& g, const Tensor& x, ConvAttrs attrs) {
+Tensor conv2d_weight_grad(const Tensor& g, const Tensor& x, const ConvAttrs& attrs) {
   Tensor gw = apply(Op::conv2d_weight_grad, {g, x}, attrs.pack(), g.dtype());
   if (needs_tape({&g, &x}))
     record_on_tape("conv2d_weight_grad", {&g, &x}, {&gw},
@@ -111,12 +111,6 @@ PoolAttrs pool_attrs(const Pool2dOptions& options) {
     attrs.padding[i] = options.padding[i];
   }
   return attrs;
-}
-
-// Composites whose gradient is an op without a gradient of its own.
-void refuse_create_graph(std::string_view op) {
-  ETCH_CHECK(!grad_enabled(), AutogradError, op, ": expected a first-order backward, got create_graph; ", op,
-             " has no second gradient");
 }
 
 }  // namespace
@@ -157,7 +151,7 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b) {
   return b.defined() ? y + b : y;
 }
 
-Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, Conv2dOptions options) {
+Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dOptions& options) {
   check_defined("conv2d", {&x, &w});
   const ConvAttrs attrs = conv_attrs(options);
   Tensor y = apply(Op::conv2d, {x, w, bias}, attrs.pack(), x.dtype());
@@ -184,7 +178,7 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, Conv2dOption
   return y;
 }
 
-Tensor max_pool2d(const Tensor& x, Pool2dOptions options) {
+Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options) {
   check_defined("max_pool2d", {&x});
   PoolAttrs attrs = pool_attrs(options);
   Tensor outputs[2];
@@ -203,7 +197,7 @@ Tensor max_pool2d(const Tensor& x, Pool2dOptions options) {
   return outputs[0];
 }
 
-Tensor avg_pool2d(const Tensor& x, Pool2dOptions options) {
+Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options) {
   check_defined("avg_pool2d", {&x});
   PoolAttrs attrs = pool_attrs(options);
   Tensor y = apply(Op::avg_pool2d, {x}, attrs.pack(), x.dtype());
@@ -246,7 +240,7 @@ Tensor layer_norm(const Tensor& x, const Tensor& w, const Tensor& b, double eps)
 }
 
 Tensor batch_norm(const Tensor& x, const Tensor& w, const Tensor& b, Tensor& running_mean,
-                  Tensor& running_var, BatchNormOptions options) {
+                  Tensor& running_var, const BatchNormOptions& options) {
   check_defined("batch_norm", {&x, &w, &b, &running_mean, &running_var});
   if (!options.training) {
     Tensor y = apply(Op::batch_norm_eval, {x, w, b, running_mean, running_var, options.eps}, {}, x.dtype());

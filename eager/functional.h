@@ -12,16 +12,16 @@ struct Conv2dOptions {
   int64_t groups = 1;
 };
 /// x [N, C, H, W], w [O, C/groups, KH, KW], bias [O] or undefined -> [N, O, H', W'], channels-last in memory.
-Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, Conv2dOptions options = {});
+Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Conv2dOptions& options = {});
 
 struct Pool2dOptions {
   std::array<int64_t, 2> kernel = {1, 1};
   std::array<int64_t, 2> stride = {0, 0};  ///< 0: the kernel's
   std::array<int64_t, 2> padding = {0, 0};
 };
-Tensor max_pool2d(const Tensor& x, Pool2dOptions options);
+Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options);
 /// Padding counts as zeros.
-Tensor avg_pool2d(const Tensor& x, Pool2dOptions options);
+Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options);
 /// The mean over H and W: [N, C, H, W] -> [N, C, 1, 1].
 Tensor global_avg_pool2d(const Tensor& x);
 
@@ -35,7 +35,7 @@ struct BatchNormOptions {
   double eps = 1e-5;
 };
 Tensor batch_norm(const Tensor& x, const Tensor& w, const Tensor& b, Tensor& running_mean,
-                  Tensor& running_var, BatchNormOptions options = {});
+                  Tensor& running_var, const BatchNormOptions& options = {});
 
 enum class Loss { Mean, Sum, None };
 struct CrossEntropyOptions {
