@@ -17,21 +17,35 @@ void register_backends() {
   (void)registered;
 }
 
-Operand to_operand(const Arg& arg) {
-  Operand operand;
-  if (!arg.is_tensor()) {
-    operand.scalar = arg.scalar();
-    operand.dtype = operand.scalar.default_dtype();
-    return operand;
-  }
-  const Tensor& tensor = arg.tensor();
-  if (!tensor.defined()) return Operand::absent();
+// Room for objects that costs nothing before it is used: one op uses little of what the largest needs.
+template <class T, int kCount>
+union Room {
+  static_assert(std::is_trivially_destructible_v<T>);
+  Room() {}
+  T items[kCount];
+};
+
+// bool, integer, floating.
+int kind_of(DType dtype) { return dtype == DType::Bool ? 0 : is_integral(dtype) ? 1 : 2; }
+
+// Written where it is used: a copy right after these narrow writes would stall.
+void set_operand(Operand& operand, const Tensor& tensor) {
+  new (&operand) Operand;
   const TensorImpl& impl = tensor.impl();
   operand.storage = impl.storage.get();
   operand.geometry = &impl.geometry;
   operand.offset = impl.offset;
   operand.dtype = impl.dtype;
-  return operand;
+}
+void set_operand(Operand& operand, const Arg& arg) {
+  if (arg.is_tensor()) {
+    if (arg.tensor().defined()) return set_operand(operand, arg.tensor());
+    operand = Operand::absent();
+    return;
+  }
+  new (&operand) Operand;
+  operand.scalar = arg.scalar();
+  operand.dtype = operand.scalar.default_dtype();
 }
 
 }  // namespace
@@ -43,7 +57,9 @@ void Tensor::fail_undefined() {
 }
 
 TensorImpl::TensorImpl() = default;
-TensorImpl::~TensorImpl() = default;
+TensorImpl::~TensorImpl() {
+  if (autograd && autograd->retains_grad) forget_retained(*this);
+}
 void TensorImpl::destroy(TensorImpl* impl) { delete impl; }
 void* TensorImpl::operator new(size_t) { return ObjectPool<TensorImpl>::allocate(); }
 void TensorImpl::operator delete(void* data) noexcept { ObjectPool<TensorImpl>::release(data); }
@@ -77,16 +93,17 @@ Tensor make_empty(const Geometry& geometry, DType dtype, Device device, MemoryCa
 Tensor make_view(const Tensor& base, const Geometry& geometry, int64_t offset) {
   Tensor view = make_tensor(base.impl().storage, geometry, offset, base.dtype());
   view.impl().is_view = true;
+  view.impl().view_version = base.storage().version();
   return view;
 }
 
 void apply(Op op, std::span<const Arg> operands, const Attrs& attrs, DType given, std::span<Tensor> outputs) {
   register_backends();
-  Operand inputs[kMaxInputs];
-  for (size_t i = 0; i < operands.size(); ++i) inputs[i] = to_operand(operands[i]);
-  const std::span<const Operand> in(inputs, operands.size());
+  Room<Operand, kMaxInputs> inputs;
+  for (size_t i = 0; i < operands.size(); ++i) set_operand(inputs.items[i], operands[i]);
+  const std::span<const Operand> in(inputs.items, operands.size());
   const bool in_place = outputs[0].defined();
-  OutputSpec specs[kMaxOutputs];
+  Room<OutputSpec, kMaxOutputs> specs;
   Device device;
   for (const Arg& operand : operands)
     if (operand.is_tensor() && operand.tensor().defined()) {
@@ -94,20 +111,20 @@ void apply(Op op, std::span<const Arg> operands, const Attrs& attrs, DType given
       break;
     }
   if (!in_place || info(op).flags & kWritesInputs) {
-    const int count = infer(op, in, attrs, given, specs);
+    const int count = infer(op, in, attrs, given, specs.items);
     ETCH_INVARIANT(count == static_cast<int>(outputs.size()));
   }
-  Operand results[kMaxOutputs];
+  Room<Operand, kMaxOutputs> results;
   Recorder* recorder = Recorder::active();
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].defined()) {
-      outputs[i] = make_empty(specs[i].geometry, specs[i].dtype, device);
+      outputs[i] = make_empty(specs.items[i].geometry, specs.items[i].dtype, device);
     } else {
       outputs[i].storage().last_writer = static_cast<uint16_t>(op);
     }
-    results[i] = to_operand(outputs[i]);
+    set_operand(results.items[i], outputs[i]);
   }
-  const OpCall call{op, in, {results, outputs.size()}, attrs};
+  const OpCall call{op, in, {results.items, outputs.size()}, attrs};
   if (recorder) {
     recorder->record(call);
     return;
@@ -145,15 +162,11 @@ DType result_type(std::span<const Arg> operands) {
       group = group ? promote(*group, operand.tensor().dtype()) : operand.tensor().dtype();
     }
   }
-  const auto kind = [](DType dtype) { return dtype == DType::Bool ? 0 : is_integral(dtype) ? 1 : 2; };
   std::optional<DType> result = dimensioned;
-  if (zero_d && (!result || kind(*zero_d) > kind(*result))) result = zero_d;
-  if (!result)
-    return Scalar(0).default_dtype() == DType::I64 && scalar ? (*scalar == Scalar::Kind::Bool  ? DType::Bool
-                                                                : *scalar == Scalar::Kind::Int ? DType::I64
-                                                                                               : DType::F32)
-                                                             : DType::F32;
-  return scalar ? promote(*result, *scalar) : *result;
+  if (zero_d && (!result || kind_of(*zero_d) > kind_of(*result))) result = zero_d;
+  if (result) return scalar ? promote(*result, *scalar) : *result;
+  constexpr DType kDefaults[] = {DType::Bool, DType::I64, DType::F32};
+  return scalar ? kDefaults[static_cast<int>(*scalar)] : DType::F32;
 }
 
 void check_in_place(std::string_view op, const Tensor& tensor) {

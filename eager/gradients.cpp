@@ -1,6 +1,8 @@
 // Gradients of the pointwise rows, expanded from tracer/ops.def.
 #include "eager/gradients.h"
 
+#include <cmath>
+
 #include "eager/apply.h"
 #include "runtime/object_pool.h"
 
@@ -49,6 +51,19 @@ Tensor to_gradient(const Value& value) { return value.is_tensor() ? value.tensor
 
 Value dropout(const Value& x, const Value& seed, const Value& offset, const Value& p) {
   return dropout_from(Arg(x), Arg(seed), Arg(offset), Arg(p));
+}
+
+Value log(const Value& x) { return x.is_tensor() ? Value(etch::log(Arg(x))) : Value(std::log(x.number())); }
+
+// The gradients of pow, with PyTorch's values where the formulas give 0 times infinity.
+Value pow_base_grad(const Value& g, const Value& a, const Value& b) {
+  if (!b.is_tensor()) return b.number() == 0 ? g * 0 : g * (b * Value(etch::pow(Arg(a), Arg(b - 1))));
+  return where(logical_and(eq(Arg(a), 0), eq(Arg(b), 0)), 0,
+               Arg(g * (b * Value(etch::pow(Arg(a), Arg(b - 1))))));
+}
+Value pow_exponent_grad(const Value& g, const Value& a, const Value& b, const Value& y) {
+  if (!a.is_tensor()) return a.number() == 0 ? g * 0 : g * (y * log(a));
+  return where(logical_and(eq(Arg(a), 0), ge(Arg(b), 0)), 0, Arg(g * (y * log(a))));
 }
 
 struct Operands {
@@ -151,14 +166,14 @@ class PointwiseNode final : public TapeNode {
       dtype_ = operand.dtype();
       broadcast_ |= operand.sizes() != output.sizes();
       if (needs & 1 << i)
-        saved_[i] = operand.is_same(output) ? SavedTensor(operand.detach(), etch::name(op))
-                                            : SavedTensor(operand, etch::name(op));
+        saved_[i] = operand.is_same(output)
+                        ? SavedTensor(operand.clone(), etch::name(op))  // about to be overwritten
+                        : SavedTensor(operand, etch::name(op));
     }
     if (broadcast_) {
       for (const Arg& operand : operands)
         if (operand.is_tensor()) sizes_.push_back(operand.tensor().sizes());
     }
-    if (is_floating(output.dtype())) dtype_ = output.dtype();
   }
 
   // The output is saved once it has its tape node.
@@ -178,7 +193,7 @@ class PointwiseNode final : public TapeNode {
       if (!inputs.needs(static_cast<int>(i))) continue;
       Tensor gradient = kRows[static_cast<int>(op_)].gradient(slots_[i], operands);
       if (!gradient.defined()) continue;
-      if (broadcast_ || gradient.dtype() != gradients[0].dtype())
+      if (broadcast_ || gradient.dtype() != dtype_)
         gradient = reduce_to(gradient, broadcast_ ? sizes_[i] : gradient.sizes(), dtype_);
       inputs.set(static_cast<int>(i), std::move(gradient));
     }
@@ -198,7 +213,7 @@ class PointwiseNode final : public TapeNode {
   uint8_t slots_[4] = {};  // operand of each edge
   bool broadcast_ = false;
   bool saves_output_;
-  DType dtype_ = DType::F32;
+  DType dtype_ = DType::F32;  // of the operands that have gradients
   Scalar scalars_[4];
   SavedTensor saved_[4];
   SavedTensor saved_output_;
@@ -216,6 +231,11 @@ void attach_pointwise_node(const Ref<TapeNode>& node, const Tensor& output) {
   if (!node) return;
   set_grad_fn(output, node, 0);
   static_cast<PointwiseNode&>(*node).save_output(output);
+}
+
+void replace_pointwise_node(const Ref<TapeNode>& node, const Tensor& written) {
+  replace_grad_fn(written, node);
+  if (node) static_cast<PointwiseNode&>(*node).save_output(written);
 }
 
 Tensor dropout_from(const Arg& x, const Arg& seed, const Arg& offset, const Arg& p) {

@@ -12,6 +12,8 @@ namespace etch {
 Ref<TapeNode> make_pointwise_node(Op op, std::span<const Arg> operands, const Tensor& output);
 /// Makes `output`, now computed, the node's output.
 void attach_pointwise_node(const Ref<TapeNode>& node, const Tensor& output);
+/// The same for an output written in place; a null node drops its history.
+void replace_pointwise_node(const Ref<TapeNode>& node, const Tensor& written);
 
 /// x with elements zeroed with probability p and the rest scaled, from the given Philox state.
 Tensor dropout_from(const Arg& x, const Arg& seed, const Arg& offset, const Arg& p);

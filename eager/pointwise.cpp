@@ -1,6 +1,7 @@
 // The pointwise functions, one a row of tracer/ops.def, with promotion and tape; in-place forms.
 #include "eager/apply.h"
 #include "eager/gradients.h"
+#include "eager/tape.h"
 
 namespace etch {
 
@@ -8,9 +9,9 @@ namespace {
 
 bool wants_tape(std::span<const Arg> operands) {
   if (!grad_enabled()) return false;
-  for (const Arg& operand : operands)
-    if (operand.is_tensor() && operand.tensor().requires_grad()) return true;
-  return false;
+  bool wanted = false;
+  for (const Arg& operand : operands) wanted |= operand.is_tensor() && is_on_tape(operand.tensor());
+  return wanted;
 }
 
 // What the row computes in, given the operands' common dtype.
@@ -51,28 +52,28 @@ Tensor pointwise(Op op, std::span<Arg> operands) {
 }
 
 Tensor& pointwise_in_place(Op op, Tensor& self, std::span<Arg> operands) {
-  const std::string function = std::string(name(op)) + "_";
+  const auto function = [op] { return std::string(name(op)) + "_"; };
   for (const Arg& operand : operands) {
     if (!operand.is_tensor()) continue;
-    ETCH_CHECK(can_broadcast_to(operand.tensor().sizes(), self.sizes()), ShapeError, function,
+    ETCH_CHECK(can_broadcast_to(operand.tensor().sizes(), self.sizes()), ShapeError, function(),
                ": expected an operand that broadcasts to ", to_string(self.sizes()), ", got ",
                to_string(operand.tensor().sizes()));
   }
-  ETCH_CHECK(!may_self_overlap(self.impl().geometry), ShapeError, function,
+  ETCH_CHECK(!may_self_overlap(self.impl().geometry), ShapeError, function(),
              ": expected distinct elements, got a broadcast tensor of strides ", to_string(self.strides()),
              "; clone() it first");
   const bool tape = wants_tape(operands);
-  check_in_place(function, self);
+  if (grad_enabled() && self.requires_grad()) check_in_place(function(), self);
   if (tape && !self.requires_grad())
-    ETCH_CHECK(!self.impl().is_view, AutogradError, function,
+    ETCH_CHECK(!self.impl().is_view, AutogradError, function(),
                ": expected a tensor that owns its elements, got a view written with a value that requires "
                "gradients; use "
                "the op without the underscore");
   const DType dtype = compute_in(op, result_type(operands));
-  ETCH_CHECK(info(op).rule != DTypeRule::Numeric || dtype != DType::Bool, DTypeError, function,
+  ETCH_CHECK(info(op).rule != DTypeRule::Numeric || dtype != DType::Bool, DTypeError, function(),
              ": expected a numeric dtype, got bool");
   const auto kind = [](DType d) { return d == DType::Bool ? 0 : is_integral(d) ? 1 : 2; };
-  ETCH_CHECK(kind(dtype) <= kind(self.dtype()), DTypeError, function, ": expected a result that fits ",
+  ETCH_CHECK(kind(dtype) <= kind(self.dtype()), DTypeError, function(), ": expected a result that fits ",
              name(self.dtype()), ", got ", name(dtype));
   if (dtype != self.dtype() || info(op).rule == DTypeRule::Bool) return self.copy_(pointwise(op, operands));
   Tensor casts[4];
@@ -80,7 +81,7 @@ Tensor& pointwise_in_place(Op op, Tensor& self, std::span<Arg> operands) {
   // Made before the write: it saves versions from before, and edges to what this tensor was.
   const Ref<TapeNode> node = tape ? make_pointwise_node(op, operands, self) : Ref<TapeNode>();
   apply(op, operands, {}, dtype, {&self, 1});
-  attach_pointwise_node(node, self);
+  if (tape) replace_pointwise_node(node, self);
   return self;
 }
 
@@ -142,7 +143,7 @@ Tensor& Tensor::fill_(Scalar value) {
              "fill_: expected distinct elements, got a broadcast tensor");
   const Arg operand(value);
   apply(Op::copy, {&operand, 1}, pack_sizes(sizes()), dtype(), {this, 1});
-  if (impl_->autograd) impl_->autograd->grad_fn = nullptr;  // the old value no longer matters
+  if (grad_enabled() && !is_leaf()) replace_grad_fn(*this, {});  // the old value no longer matters
   return *this;
 }
 
@@ -157,12 +158,10 @@ Tensor& Tensor::copy_(const Tensor& source) {
   const bool tape = wants_tape({&operand, 1});
   ETCH_CHECK(!tape || !impl_->is_view, AutogradError,
              "copy_: expected a tensor that owns its elements, got a view written with a value that requires "
-             "gradients; "
-             "use concat or where");
+             "gradients; use concat or where");
   const Ref<TapeNode> node = tape ? make_pointwise_node(Op::copy, {&operand, 1}, *this) : Ref<TapeNode>();
   apply(Op::copy, {&operand, 1}, {}, dtype(), {this, 1});
-  if (impl_->autograd) impl_->autograd->grad_fn = nullptr;
-  attach_pointwise_node(node, *this);
+  if (tape || (grad_enabled() && !is_leaf())) replace_pointwise_node(node, *this);
   return *this;
 }
 

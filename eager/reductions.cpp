@@ -113,6 +113,7 @@ Tensor Tensor::softmax(int64_t axis) const {
     record_on_tape("softmax", {&x}, {&y},
                    [y = SavedTensor(y.detach(), "softmax"), attrs](std::span<const Tensor> gradients,
                                                                    InputGradients inputs) {
+                     refuse_create_graph("softmax");
                      inputs.set(0, apply(Op::softmax_grad, {gradients[0], y.unpack()}, attrs));
                    });
   return y;
@@ -126,6 +127,7 @@ Tensor Tensor::log_softmax(int64_t axis) const {
     record_on_tape("log_softmax", {&x}, {&y},
                    [y = SavedTensor(y.detach(), "log_softmax"), attrs](std::span<const Tensor> gradients,
                                                                        InputGradients inputs) {
+                     refuse_create_graph("log_softmax");
                      inputs.set(0, apply(Op::log_softmax_grad, {gradients[0], y.unpack()}, attrs));
                    });
   return y;

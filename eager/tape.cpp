@@ -49,6 +49,28 @@ void set_grad_fn(const Tensor& output, Ref<TapeNode> node, int index) {
   impl.autograd->output_index = index;
 }
 
+void forget_retained(TensorImpl& impl) {
+  if (!impl.autograd->grad_fn) return;
+  std::erase_if(impl.autograd->grad_fn->retained, [&](const auto& entry) { return entry.second == &impl; });
+}
+
+void replace_grad_fn(const Tensor& written, const Ref<TapeNode>& node) {
+  TensorImpl& impl = written.impl();
+  impl.storage->taped_version = impl.storage->version();
+  if (!impl.autograd && !node) return;
+  const bool retains = impl.autograd && impl.autograd->retains_grad;
+  if (retains) forget_retained(impl);
+  set_grad_fn(written, node, 0);
+  impl.autograd->retains_grad = retains && node;
+  if (impl.autograd->retains_grad) node->retained.push_back({0, &impl});
+}
+
+void refuse_stale_view(const Tensor& view) {
+  fail<AutogradError>(
+      "view: expected a view made after the last recorded in-place write to its base, got one of sizes ",
+      to_string(view.sizes()), " made before; make the view again, or use the op without the underscore");
+}
+
 std::string backward_name(std::string_view op) {
   std::string text;
   bool upper = true;
@@ -95,6 +117,11 @@ Tensor SavedTensor::unpack(TapeNode* owner) const {
   Tensor attached = tensor_.detach();
   set_grad_fn(attached, Ref<TapeNode>(owner), output_index_);
   return attached;
+}
+
+void refuse_create_graph(std::string_view op) {
+  ETCH_CHECK(!grad_enabled(), AutogradError, op, ": expected a first-order backward, got create_graph; ", op,
+             " has no second gradient");
 }
 
 Tensor reduce_to(const Tensor& gradient, const Dims& sizes, DType dtype) {
@@ -156,7 +183,6 @@ void Tensor::retain_grad() {
 Tensor Tensor::detach() const {
   const TensorImpl& self = impl();
   Tensor result = make_tensor(self.storage, self.geometry, self.offset, self.dtype);
-  result.impl().is_view = self.is_view;
   return result;
 }
 

@@ -11,6 +11,7 @@
 #include <absl/container/inlined_vector.h>
 
 #include "eager/tensor.h"
+#include "runtime/object_pool.h"
 #include "tracer/op.h"
 
 namespace etch {
@@ -69,6 +70,9 @@ struct AutogradMeta {
   int output_index = 0;
   bool retains_grad = false;
   std::vector<Hook> leaf_hooks;
+
+  static void* operator new(size_t) { return ObjectPool<AutogradMeta>::allocate(); }
+  static void operator delete(void* data) noexcept { ObjectPool<AutogradMeta>::release(data); }
 };
 
 /// A tensor kept for backward. Unpacking checks that nobody has written it since.
@@ -94,16 +98,30 @@ class SavedTensor {
   std::string_view saver_;
 };
 
+[[noreturn]] void refuse_stale_view(const Tensor& view);
+/// Whether an op over this tensor must be recorded, while gradients are enabled. Throws AutogradError for a
+/// view of a tensor that the tape has seen written since: its history would be wrong.
+inline bool is_on_tape(const Tensor& tensor) {
+  const TensorImpl& impl = tensor.impl();
+  if (impl.is_view && impl.storage->taped_version > impl.view_version) [[unlikely]]
+    refuse_stale_view(tensor);
+  return impl.requires_grad || (impl.autograd && impl.autograd->grad_fn);
+}
 /// Whether an op over these tensors must be recorded.
 inline bool needs_tape(std::initializer_list<const Tensor*> tensors) {
   if (!grad_enabled()) return false;
-  for (const Tensor* tensor : tensors)
-    if (tensor->defined() && tensor->requires_grad()) return true;
-  return false;
+  bool needed = false;
+  for (const Tensor* tensor : tensors) needed |= tensor->defined() && is_on_tape(*tensor);
+  return needed;
 }
 
 /// Makes `output` the given output of `node`.
 void set_grad_fn(const Tensor& output, Ref<TapeNode> node, int index);
+/// The same for a tensor that the op wrote in place (null: its history is dropped). Views made before are
+/// refused by the tape from now on.
+void replace_grad_fn(const Tensor& written, const Ref<TapeNode>& node);
+/// Takes the tensor off its node's list of retained outputs.
+void forget_retained(TensorImpl& impl);
 
 /// Sets whether ops on this thread are recorded, while alive.
 class GradMode {
@@ -154,6 +172,10 @@ void record_on_tape(std::string_view op, std::initializer_list<const Tensor*> in
     ++index;
   }
 }
+
+/// For composites whose gradient is an op without a gradient of its own: throws AutogradError inside a
+/// backward with create_graph.
+void refuse_create_graph(std::string_view op);
 
 /// `gradient` summed down to `sizes` (the reverse of broadcasting), in `dtype`.
 Tensor reduce_to(const Tensor& gradient, const Dims& sizes, DType dtype);

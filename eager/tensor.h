@@ -34,6 +34,7 @@ struct TensorImpl final : RefCounted {
   DType dtype = DType::F32;
   bool requires_grad = false;  ///< set by the user on a leaf; non-leaves have a grad_fn instead
   bool is_view = false;
+  uint32_t view_version = 0;  ///< of a view: the storage's version when it was made
   std::unique_ptr<AutogradMeta> autograd;
 
   TensorImpl();

@@ -19,12 +19,18 @@ Tensor taped_view(const char* op, const Tensor& base, Tensor view, F backward) {
   return view;
 }
 
-// A tensor of zeros with `gradient` placed in a window: the gradient of slice and select.
-Tensor embed(const Tensor& gradient, const Dims& sizes, const Geometry& window, int64_t offset) {
+// Zeros of `sizes` with `gradient` at [start, ...) by `step` of an axis: the gradient of slice.
+Tensor slice_grad(const Tensor& gradient, const Dims& sizes, int axis, int64_t start, int64_t step) {
   Tensor whole = zeros(sizes, {.dtype = gradient.dtype(), .device = gradient.device()});
+  Geometry window = contiguous(sizes);
+  const int64_t offset = gradient.numel() ? start * window.strides[axis] : 0;
+  const int64_t count = window.sizes[axis] = gradient.sizes()[axis];
+  window.strides[axis] *= step;
   Tensor part = make_view(whole, window, offset);
-  part.copy_(gradient);
-  return whole;
+  no_grad([&] { part.copy_(gradient); });
+  return taped_view("slice_grad", gradient, whole, [axis, start, count, step](const Tensor& second) {
+    return second.slice(axis, start, start + (count - 1) * step + 1, step);
+  });
 }
 
 Dims resolve_sizes(std::string_view op, const Tensor& x, Dims sizes) {
@@ -193,11 +199,7 @@ Tensor Tensor::slice(int64_t axis, int64_t start, int64_t stop, int64_t step) co
   return taped_view("slice", *this,
                     make_view(*this, geometry, impl_->offset + (geometry.numel() ? shift : 0)),
                     [from = sizes(), at, start, step](const Tensor& gradient) {
-                      Geometry window = etch::contiguous(from);
-                      const int64_t offset = gradient.numel() ? start * window.strides[at] : 0;
-                      window.sizes[at] = gradient.sizes()[at];
-                      window.strides[at] *= step;
-                      return embed(gradient, from, window, offset);
+                      return slice_grad(gradient, from, at, start, step);
                     });
 }
 

@@ -72,6 +72,8 @@ class Storage final : public RefCounted {
   /// The op (see tracer/op.h) that last wrote in place, for messages; kNoWriter if none did.
   static constexpr uint16_t kNoWriter = 0xffff;
   uint16_t last_writer = kNoWriter;
+  /// The version after the last in-place write that the tape recorded.
+  uint32_t taped_version = 0;
 
   /// Rethrows what mark_failed() recorded.
   void check_usable() const {

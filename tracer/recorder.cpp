@@ -250,6 +250,10 @@ Recorder::Pending Recorder::take_pending() {
   pending.ops.swap(ops_);
   pending.values.swap(values_);
   pending.storages.swap(storages_);
+  // The next stream is probably as long.
+  ops_.reserve(pending.ops.size());
+  values_.reserve(pending.values.size());
+  storages_.reserve(pending.storages.size());
   pending.external.resize(pending.storages.size());
   for (const auto& [storage, external] : externals_) {
     pending.external[external.number] = true;
