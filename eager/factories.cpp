@@ -106,7 +106,11 @@ ETCH_INSTANTIATE(Half)
 ETCH_INSTANTIATE(BFloat16)
 #undef ETCH_INSTANTIATE
 
-Tensor tensor(std::initializer_list<float> values) { return from_vector(std::vector<float>(values)); }
+Tensor tensor(std::initializer_list<Scalar> values) {
+  std::vector<float> floats;
+  for (Scalar value : values) floats.push_back(value.to<float>());
+  return from_vector(floats);
+}
 
 Tensor tensor(std::initializer_list<std::initializer_list<float>> rows) {
   std::vector<float> values;
@@ -122,6 +126,8 @@ Tensor tensor(std::initializer_list<std::initializer_list<float>> rows) {
 Tensor from_blob(void* data, const Dims& sizes, BlobOptions options) {
   check_sizes("from_blob", sizes);
   const Geometry geometry = contiguous(sizes);
+  ETCH_CHECK(data || geometry.numel() == 0, ValueError, "from_blob: expected memory for sizes ",
+             to_string(sizes), ", got a null pointer");
   size_t offset = 0;
   Ref<Storage> storage =
       Storage::foreign(Device::cpu(), data, static_cast<size_t>(geometry.numel()) * item_size(options.dtype),

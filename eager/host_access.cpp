@@ -44,7 +44,7 @@ const void* Tensor::read_pointer(DType expected, SourceLocation where) const {
              "; convert with to(dtype)");
   Recorder::note_host_access(where);
   return static_cast<const char*>(storage().data_for_read()) +
-         impl_->offset * static_cast<int64_t>(item_size(expected));
+         impl().offset * static_cast<int64_t>(item_size(expected));
 }
 
 void* Tensor::write_pointer(DType expected, SourceLocation where) {
@@ -54,7 +54,7 @@ void* Tensor::write_pointer(DType expected, SourceLocation where) {
   Recorder::note_host_access(where);
   storage().last_writer = Storage::kNoWriter;
   return static_cast<char*>(storage().data_for_write()) +
-         impl_->offset * static_cast<int64_t>(item_size(expected));
+         impl().offset * static_cast<int64_t>(item_size(expected));
 }
 
 template <class T>
@@ -65,7 +65,7 @@ std::vector<T> Tensor::to_vector(SourceLocation where) const {
   values.reserve(static_cast<size_t>(numel()));
   visit_dtype(dtype(), [&]<class From>() {
     const From* from = static_cast<const From*>(data);
-    for_each_element(impl_->geometry, impl_->offset,
+    for_each_element(impl().geometry, impl().offset,
                      [&](int64_t at) { values.push_back(static_cast<T>(widen(from[at]))); });
   });
   return values;
@@ -92,7 +92,7 @@ void Tensor::set(std::initializer_list<int64_t> index, Scalar value, SourceLocat
   ETCH_CHECK(static_cast<int>(index.size()) == ndim(), IndexError, "set: expected ", ndim(),
              " positions, got ", static_cast<int64_t>(index.size()));
   check_in_place("set", *this);
-  int64_t at = impl_->offset;
+  int64_t at = impl().offset;
   int axis = 0;
   for (int64_t position : index) {
     const int64_t count = sizes()[axis];

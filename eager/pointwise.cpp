@@ -139,7 +139,7 @@ Tensor& Tensor::relu_() {
 
 Tensor& Tensor::fill_(Scalar value) {
   check_in_place("fill_", *this);
-  ETCH_CHECK(!may_self_overlap(impl_->geometry), ShapeError,
+  ETCH_CHECK(!may_self_overlap(impl().geometry), ShapeError,
              "fill_: expected distinct elements, got a broadcast tensor");
   const Arg operand(value);
   apply(Op::copy, {&operand, 1}, pack_sizes(sizes()), dtype(), {this, 1});
@@ -151,12 +151,12 @@ Tensor& Tensor::copy_(const Tensor& source) {
   ETCH_CHECK(can_broadcast_to(source.sizes(), sizes()), ShapeError,
              "copy_: expected a source that broadcasts to ", etch::to_string(sizes()), ", got ",
              etch::to_string(source.sizes()));
-  ETCH_CHECK(!may_self_overlap(impl_->geometry), ShapeError,
+  ETCH_CHECK(!may_self_overlap(impl().geometry), ShapeError,
              "copy_: expected distinct elements, got a broadcast tensor");
   check_in_place("copy_", *this);
   const Arg operand(source);
   const bool tape = wants_tape({&operand, 1});
-  ETCH_CHECK(!tape || !impl_->is_view, AutogradError,
+  ETCH_CHECK(!tape || !impl().is_view, AutogradError,
              "copy_: expected a tensor that owns its elements, got a view written with a value that requires "
              "gradients; use concat or where");
   const Ref<TapeNode> node = tape ? make_pointwise_node(Op::copy, {&operand, 1}, *this) : Ref<TapeNode>();

@@ -56,7 +56,7 @@ Tensor arg_reduce(Op op, const Tensor& x, std::optional<int64_t> axis, bool keep
 
 }  // namespace
 
-Tensor Tensor::sum(const Dims& axes, bool keepdim) const {
+Tensor Tensor::sum(const Axes& axes, bool keepdim) const {
   const uint64_t mask = axes_mask("sum", *this, axes);
   Tensor y = reduce(Op::sum, *this, mask, keepdim);
   if (needs_tape({this}) && is_floating(y.dtype()))
@@ -67,35 +67,35 @@ Tensor Tensor::sum(const Dims& axes, bool keepdim) const {
   return y;
 }
 
-Tensor Tensor::prod(const Dims& axes, bool keepdim) const {
+Tensor Tensor::prod(const Axes& axes, bool keepdim) const {
   ETCH_CHECK(!needs_tape({this}), AutogradError,
              "prod: expected a tensor without gradients (prod has none); detach() it");
   return reduce(Op::prod, *this, axes_mask("prod", *this, axes), keepdim);
 }
 
-Tensor Tensor::mean(const Dims& axes, bool keepdim) const {
+Tensor Tensor::mean(const Axes& axes, bool keepdim) const {
   const int64_t count = reduced_count(*this, axes_mask("mean", *this, axes));
   const Tensor x = is_floating(dtype()) ? *this : to(DType::F32);
   return x.sum(axes, keepdim) / static_cast<double>(count);
 }
 
-Tensor Tensor::var(const Dims& axes, int64_t correction, bool keepdim) const {
+Tensor Tensor::var(const Axes& axes, int64_t correction, bool keepdim) const {
   const int64_t count = reduced_count(*this, axes_mask("var", *this, axes));
   const Tensor x = is_floating(dtype()) ? *this : to(DType::F32);
   const Tensor centered = x - x.mean(axes, true);
   return centered.square().sum(axes, keepdim) / static_cast<double>(count - correction);
 }
 
-Tensor Tensor::amax(const Dims& axes, bool keepdim) const {
+Tensor Tensor::amax(const Axes& axes, bool keepdim) const {
   return reduce_extremum(Op::amax, *this, axes, keepdim);
 }
-Tensor Tensor::amin(const Dims& axes, bool keepdim) const {
+Tensor Tensor::amin(const Axes& axes, bool keepdim) const {
   return reduce_extremum(Op::amin, *this, axes, keepdim);
 }
-Tensor Tensor::any(const Dims& axes, bool keepdim) const {
+Tensor Tensor::any(const Axes& axes, bool keepdim) const {
   return reduce(Op::any, to(DType::Bool), axes_mask("any", *this, axes), keepdim);
 }
-Tensor Tensor::all(const Dims& axes, bool keepdim) const {
+Tensor Tensor::all(const Axes& axes, bool keepdim) const {
   return reduce(Op::all, to(DType::Bool), axes_mask("all", *this, axes), keepdim);
 }
 Tensor Tensor::argmax(std::optional<int64_t> axis, bool keepdim) const {

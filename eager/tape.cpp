@@ -148,7 +148,7 @@ Tensor& Tensor::requires_grad_(bool value) {
              name(dtype()));
   ETCH_CHECK(is_leaf(), AutogradError, "requires_grad_: expected a leaf, got the result of ", grad_fn(),
              "; detach() it first");
-  impl_->requires_grad = value;
+  impl().requires_grad = value;
   return *this;
 }
 
@@ -162,22 +162,22 @@ const Tensor& Tensor::grad() const {
 void Tensor::set_grad(Tensor grad) {
   if (!impl().autograd) {
     if (!grad.defined()) return;
-    impl_->autograd = std::make_unique<AutogradMeta>();
+    impl().autograd = std::make_unique<AutogradMeta>();
   }
   if (grad.defined()) {
     ETCH_CHECK(grad.sizes() == sizes(), ShapeError, "set_grad: expected sizes ", etch::to_string(sizes()),
                ", got ", etch::to_string(grad.sizes()));
   }
-  impl_->autograd->grad = std::move(grad);
+  impl().autograd->grad = std::move(grad);
 }
 
-std::string Tensor::grad_fn() const { return is_leaf() ? "" : impl_->autograd->grad_fn->name(); }
+std::string Tensor::grad_fn() const { return is_leaf() ? "" : impl().autograd->grad_fn->name(); }
 
 void Tensor::retain_grad() {
   ETCH_CHECK(requires_grad(), AutogradError, "retain_grad: expected a tensor that requires gradients");
   if (is_leaf()) return;
-  impl_->autograd->retains_grad = true;
-  impl_->autograd->grad_fn->retained.push_back({impl_->autograd->output_index, impl_.get()});
+  impl().autograd->retains_grad = true;
+  impl().autograd->grad_fn->retained.push_back({impl().autograd->output_index, impl_.get()});
 }
 
 Tensor Tensor::detach() const {
@@ -189,11 +189,11 @@ Tensor Tensor::detach() const {
 void Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) {
   ETCH_CHECK(requires_grad(), AutogradError, "register_hook: expected a tensor that requires gradients");
   if (is_leaf()) {
-    if (!impl_->autograd) impl_->autograd = std::make_unique<AutogradMeta>();
-    impl_->autograd->leaf_hooks.push_back(std::move(hook));
+    if (!impl().autograd) impl().autograd = std::make_unique<AutogradMeta>();
+    impl().autograd->leaf_hooks.push_back(std::move(hook));
     return;
   }
-  impl_->autograd->grad_fn->hooks.push_back({impl_->autograd->output_index, std::move(hook)});
+  impl().autograd->grad_fn->hooks.push_back({impl().autograd->output_index, std::move(hook)});
 }
 
 }  // namespace etch

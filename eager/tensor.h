@@ -168,17 +168,17 @@ class Tensor {
 
   // Reductions. No axes: over all. Negative axes count from the end.
 
-  Tensor sum(const Dims& axes = {}, bool keepdim = false) const;
-  Tensor prod(const Dims& axes = {}, bool keepdim = false) const;
-  Tensor mean(const Dims& axes = {}, bool keepdim = false) const;
+  Tensor sum(const Axes& axes = {}, bool keepdim = false) const;
+  Tensor prod(const Axes& axes = {}, bool keepdim = false) const;
+  Tensor mean(const Axes& axes = {}, bool keepdim = false) const;
   /// Two-pass variance; correction 1 divides by n - 1.
-  Tensor var(const Dims& axes = {}, int64_t correction = 1, bool keepdim = false) const;
-  Tensor amax(const Dims& axes = {}, bool keepdim = false) const;
-  Tensor amin(const Dims& axes = {}, bool keepdim = false) const;
+  Tensor var(const Axes& axes = {}, int64_t correction = 1, bool keepdim = false) const;
+  Tensor amax(const Axes& axes = {}, bool keepdim = false) const;
+  Tensor amin(const Axes& axes = {}, bool keepdim = false) const;
   Tensor max() const { return amax(); }
   Tensor min() const { return amin(); }
-  Tensor any(const Dims& axes = {}, bool keepdim = false) const;
-  Tensor all(const Dims& axes = {}, bool keepdim = false) const;
+  Tensor any(const Axes& axes = {}, bool keepdim = false) const;
+  Tensor all(const Axes& axes = {}, bool keepdim = false) const;
   /// i64 index along `axis`; of the flattened tensor if none is given.
   Tensor argmax(std::optional<int64_t> axis = {}, bool keepdim = false) const;
   Tensor argmin(std::optional<int64_t> axis = {}, bool keepdim = false) const;
@@ -295,7 +295,7 @@ Tensor from_vector(const std::vector<T>& values) {
   return from_vector(values, {static_cast<int64_t>(values.size())});
 }
 /// A 1-d or 2-d f32 tensor written out: tensor({1, 2, 3}), tensor({{1, 2}, {3, 4}}).
-Tensor tensor(std::initializer_list<float> values);
+Tensor tensor(std::initializer_list<Scalar> values);
 Tensor tensor(std::initializer_list<std::initializer_list<float>> rows);
 /// Wraps `data` without a copy; `release` runs when the last tensor over it goes. Others may write it behind
 /// Etch's back: traces take a snapshot at their first read, unless `stable` promises that nobody does.

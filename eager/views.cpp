@@ -95,17 +95,17 @@ int64_t Tensor::size(int64_t axis) const { return sizes()[normalize_axis("size",
 
 Tensor Tensor::view(const Dims& requested) const {
   const Dims to = resolve_sizes("view", *this, requested);
-  const std::optional<Dims> strides = view_strides(impl_->geometry, to);
+  const std::optional<Dims> strides = view_strides(impl().geometry, to);
   ETCH_CHECK(strides, ShapeError, "view: expected strides that allow ", etch::to_string(to),
              " without a copy, got sizes ", etch::to_string(sizes()), " with strides ",
              etch::to_string(this->strides()), "; use reshape");
-  return taped_view("view", *this, make_view(*this, {to, *strides}, impl_->offset),
+  return taped_view("view", *this, make_view(*this, {to, *strides}, impl().offset),
                     [from = sizes()](const Tensor& gradient) { return gradient.reshape(from); });
 }
 
 Tensor Tensor::reshape(const Dims& requested) const {
   const Dims to = resolve_sizes("reshape", *this, requested);
-  return view_strides(impl_->geometry, to) ? view(to) : contiguous().view(to);
+  return view_strides(impl().geometry, to) ? view(to) : contiguous().view(to);
 }
 
 Tensor Tensor::flatten(int64_t from, int64_t to) const {
@@ -134,7 +134,7 @@ Tensor Tensor::permute(const Dims& axes) const {
     geometry.sizes.push_back(sizes()[axis]);
     geometry.strides.push_back(strides()[axis]);
   }
-  return taped_view("permute", *this, make_view(*this, geometry, impl_->offset),
+  return taped_view("permute", *this, make_view(*this, geometry, impl().offset),
                     [inverse](const Tensor& gradient) { return gradient.permute(inverse); });
 }
 
@@ -150,10 +150,10 @@ Tensor Tensor::transpose(int64_t axis_a, int64_t axis_b) const {
 Tensor Tensor::squeeze(int64_t axis) const {
   const int at = normalize_axis("squeeze", axis, ndim());
   if (ndim() == 0 || sizes()[at] != 1) return *this;
-  Geometry geometry = impl_->geometry;
+  Geometry geometry = impl().geometry;
   geometry.sizes.erase(at);
   geometry.strides.erase(at);
-  return taped_view("squeeze", *this, make_view(*this, geometry, impl_->offset),
+  return taped_view("squeeze", *this, make_view(*this, geometry, impl().offset),
                     [at](const Tensor& gradient) { return gradient.unsqueeze(at); });
 }
 
@@ -161,7 +161,7 @@ Tensor Tensor::unsqueeze(int64_t axis) const {
   const int at = normalize_axis("unsqueeze", axis, ndim() + 1);
   const int64_t stride = at < ndim() ? sizes()[at] * strides()[at] : 1;
   const Geometry geometry{insert_axis(sizes(), at, 1), insert_axis(strides(), at, stride)};
-  return taped_view("unsqueeze", *this, make_view(*this, geometry, impl_->offset),
+  return taped_view("unsqueeze", *this, make_view(*this, geometry, impl().offset),
                     [at](const Tensor& gradient) { return gradient.squeeze(at); });
 }
 
@@ -175,7 +175,7 @@ Tensor Tensor::expand(const Dims& requested) const {
   check_sizes("expand", to);
   if (to == sizes()) return *this;
   return taped_view(
-      "expand", *this, make_view(*this, broadcast_to(impl_->geometry, to), impl_->offset),
+      "expand", *this, make_view(*this, broadcast_to(impl().geometry, to), impl().offset),
       [from = sizes(), type = dtype()](const Tensor& gradient) { return reduce_to(gradient, from, type); });
 }
 
@@ -197,7 +197,7 @@ Tensor Tensor::slice(int64_t axis, int64_t start, int64_t stop, int64_t step) co
   geometry.strides[at] *= step;
   const int64_t shift = start * strides()[at];
   return taped_view("slice", *this,
-                    make_view(*this, geometry, impl_->offset + (geometry.numel() ? shift : 0)),
+                    make_view(*this, geometry, impl().offset + (geometry.numel() ? shift : 0)),
                     [from = sizes(), at, start, step](const Tensor& gradient) {
                       return slice_grad(gradient, from, at, start, step);
                     });
@@ -255,7 +255,7 @@ Tensor Tensor::contiguous() const {
 
 Tensor Tensor::channels_last() const {
   ETCH_CHECK(ndim() == 4, ShapeError, "channels_last: expected [N, C, H, W], got ", etch::to_string(sizes()));
-  return is_channels_last(impl_->geometry) ? *this : copy_with_strides(*this, channels_last_strides(sizes()));
+  return is_channels_last(impl().geometry) ? *this : copy_with_strides(*this, channels_last_strides(sizes()));
 }
 
 Tensor Tensor::clone() const { return copy_with_strides(*this, packed_strides_like(sizes(), strides())); }

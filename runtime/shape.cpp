@@ -2,6 +2,7 @@
 #include "runtime/shape.h"
 
 #include <algorithm>
+#include <ostream>
 
 namespace etch {
 namespace {
@@ -37,6 +38,8 @@ std::string to_string(const Dims& dims) {
   }
   return text + "]";
 }
+
+std::ostream& operator<<(std::ostream& out, const Dims& dims) { return out << to_string(dims); }
 
 Dims contiguous_strides(const Dims& sizes) {
   Dims strides = Dims::filled(sizes.size(), 1);

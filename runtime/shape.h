@@ -1,9 +1,11 @@
 // Sizes, strides, broadcasting, and the overlap of windows.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
+#include <iosfwd>
 #include <span>
 #include <string>
 
@@ -70,7 +72,18 @@ class Dims {
 using Shape = Dims;
 
 /// "[2, 3]"
+/// Axes to reduce: none, several in braces, or one as a plain number.
+class Axes : public Dims {
+ public:
+  constexpr Axes() = default;
+  constexpr Axes(std::initializer_list<int64_t> axes) : Dims(axes) {}
+  constexpr Axes(const Dims& axes) : Dims(axes) {}
+  template <std::integral T>
+  requires(!std::same_as<T, bool>) constexpr Axes(T axis) : Dims({static_cast<int64_t>(axis)}) {}
+};
+
 std::string to_string(const Dims& dims);
+std::ostream& operator<<(std::ostream& out, const Dims& dims);
 
 /// The product of the sizes; 1 for no dimensions.
 constexpr int64_t num_elements(const Dims& sizes) {

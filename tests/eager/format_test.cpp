@@ -16,6 +16,12 @@ TEST(Format, FloatsHaveFourDigits) {
             "        [-3.2500,  0.0000]])");
 }
 
+TEST(Format, SizesPrint) {
+  std::ostringstream out;
+  out << zeros({2, 3}).sizes();
+  EXPECT_EQ(out.str(), "[2, 3]");
+}
+
 TEST(Format, WholeFloatsEndInAPoint) {
   EXPECT_EQ(tensor({1, -20, 300}).to_string(), "tensor([  1., -20., 300.])");
 }
