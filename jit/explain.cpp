@@ -1,7 +1,9 @@
 // What a traced function did and why, as text and as JSON.
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "jit/compile.h"
+#include "runtime/config.h"
 #include "tracer/site.h"
 
 namespace etch::detail {
@@ -13,6 +15,12 @@ using Json = nlohmann::ordered_json;
 std::string place(SourceLocation where) {
   if (where.line == 0) return "";
   return concat({where.file, ":", static_cast<int64_t>(where.line)});
+}
+
+std::string milliseconds(double ms) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.2f ms", ms);
+  return text;
 }
 
 Json describe_end(PathEnd& end) {
@@ -71,6 +79,7 @@ std::string explain(const Site& site) {
   const std::vector<PathEnd*> ends = site.ends();
   std::string text = concat({site.options().name, ": ", site.calls.load(), " calls, ",
                              static_cast<int64_t>(ends.size()), ends.size() == 1 ? " path\n" : " paths\n"});
+  if (config().disable) text += "  ETCH_DISABLE is set: everything runs eagerly\n";
   if (site.gave_up())
     text +=
         concat({"  more than ", site.options().max_paths, " paths: ", site.eager_calls_after_giving_up.load(),
@@ -85,7 +94,7 @@ std::string explain(const Site& site) {
     if (end->declined_calls) text += concat({" (", end->declined_calls, " declined by a check of the data)"});
     if (end->compiles)
       text += concat({"; compiled ", end->compiles, " time", end->compiles == 1 ? "" : "s", " in ",
-                      end->compile_ms, " ms"});
+                      milliseconds(end->compile_ms)});
     text += "\n";
     if (!end->diverged.empty()) text += concat({"    differs from an earlier path: ", end->diverged, "\n"});
     if (const std::string eager = why_eager(*end, site.options().compile_at); !eager.empty())

@@ -6,15 +6,10 @@
 
 #include "jit/executable.h"
 #include "jit/graph_facts.h"
+#include "runtime/allocator.h"
 
 namespace etch::jit {
 namespace {
-
-std::string mebibytes(int64_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.2f MiB", static_cast<double>(bytes) / (1 << 20));
-  return text;
-}
 
 std::string milliseconds(double ms) {
   char text[32];
@@ -65,13 +60,13 @@ std::string PlanExecutable::report() const {
                              " steps, ",
                              s.kernels.size(),
                              " kernels; arena ",
-                             mebibytes(s.arena_bytes),
+                             print_bytes(s.arena_bytes),
                              " (",
                              packing,
                              " of the bound; internals side by side ",
-                             mebibytes(s.internal_bytes),
+                             print_bytes(s.internal_bytes),
                              "), outputs ",
-                             mebibytes(s.output_bytes),
+                             print_bytes(s.output_bytes),
                              ", ",
                              s.in_place,
                              " in place; compiled in ",
@@ -86,7 +81,7 @@ std::string PlanExecutable::report() const {
   const std::vector<double> times = kernel_ms();
   for (size_t k = 0; k < s.kernels.size(); ++k) {
     const KernelFacts& kernel = s.kernels[k];
-    text += concat({"  ", kernel.name, " ", mebibytes(kernel.bytes)});
+    text += concat({"  ", kernel.name, " ", print_bytes(kernel.bytes)});
     if (times[k] > 0) text += concat({", ", milliseconds(times[k]), ", ", rate(kernel.bytes, times[k])});
     text += concat({": ", kernel.ops, "\n"});
   }

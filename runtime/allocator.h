@@ -55,6 +55,8 @@ void reset_peak_memory(Device device = Device::cpu());
 void set_memory_limit(int64_t bytes, Device device = Device::cpu());
 /// Gives cached blocks back to the device.
 void empty_cache(Device device = Device::cpu());
+/// "512 B", "1.50 KiB", "12.00 MiB".
+std::string print_bytes(int64_t bytes);
 /// A table of where the bytes are now and were at the peak.
 std::string memory_summary(Device device = Device::cpu());
 

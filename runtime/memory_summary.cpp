@@ -6,6 +6,15 @@
 namespace etch {
 namespace {
 
+void append_row(std::string& table, std::string_view first, std::string_view second, std::string_view third) {
+  char row[128];
+  std::snprintf(row, sizeof row, "  %-16.*s %14.*s %14.*s\n", static_cast<int>(first.size()), first.data(),
+                static_cast<int>(second.size()), second.data(), static_cast<int>(third.size()), third.data());
+  table += row;
+}
+
+}  // namespace
+
 std::string print_bytes(int64_t bytes) {
   constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB"};
   if (bytes < 1024) return std::to_string(bytes) + " B";
@@ -16,15 +25,6 @@ std::string print_bytes(int64_t bytes) {
   std::snprintf(text, sizeof text, "%.2f %s", value, kUnits[unit]);
   return text;
 }
-
-void append_row(std::string& table, std::string_view first, std::string_view second, std::string_view third) {
-  char row[128];
-  std::snprintf(row, sizeof row, "  %-16.*s %14.*s %14.*s\n", static_cast<int>(first.size()), first.data(),
-                static_cast<int>(second.size()), second.data(), static_cast<int>(third.size()), third.data());
-  table += row;
-}
-
-}  // namespace
 
 std::string_view name(MemoryCategory category) {
   constexpr std::string_view kNames[kNumMemoryCategories] = {

@@ -190,5 +190,15 @@ TEST_F(Interface, MemoryTellsArenaAndLowerBound) {
   EXPECT_GE(step.memory().lower_bound, 16 * 16 * 4);
 }
 
+TEST_F(Interface, ExplainSaysThatTracingIsDisabled) {
+  auto f = compile([](const Tensor& x) { return x + 1; });
+  const bool before = config().disable;
+  config().disable = true;
+  f(ones({2}));
+  const std::string text = f.explain();
+  config().disable = before;
+  EXPECT_NE(text.find("ETCH_DISABLE is set: everything runs eagerly"), std::string::npos) << text;
+}
+
 }  // namespace
 }  // namespace etch

@@ -385,5 +385,11 @@ TEST(AllocatorExit, BlocksMayOutliveMain) {
       testing::ExitedWithCode(0), "");
 }
 
+TEST(MemorySummary, BytesPrintInTheUnitThatFits) {
+  EXPECT_EQ(print_bytes(512), "512 B");
+  EXPECT_EQ(print_bytes(1536), "1.50 KiB");
+  EXPECT_EQ(print_bytes(12 << 20), "12.00 MiB");
+}
+
 }  // namespace
 }  // namespace etch
