@@ -4,6 +4,7 @@
 #include <absl/flags/flag.h>
 #include <absl/flags/parse.h>
 #include <absl/flags/usage.h>
+#include <absl/flags/usage_config.h>
 
 #include <cstdint>
 #include <string>
@@ -21,6 +22,17 @@ ABSL_FLAG(int, threads, 0, "threads; 0: all cores, or what suits the model");
 ABSL_FLAG(bool, json, false, "print one line of JSON and nothing else");
 
 namespace etch::examples {
+
+/// Parses the command line; --help prints `usage` and the flags of examples.
+inline void parse_flags(const char* usage, int argc, char** argv) {
+  absl::SetProgramUsageMessage(usage);
+  absl::FlagsUsageConfig config;
+  config.contains_help_flags = [](absl::string_view file) {
+    return file.find("examples/") != absl::string_view::npos;
+  };
+  absl::SetFlagsUsageConfig(config);
+  absl::ParseCommandLine(argc, argv);
+}
 
 enum class Mode { Eager, Compiled, Compare };
 

@@ -303,8 +303,8 @@ void run() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Trains a ResNet on pictures, eagerly and compiled, and compares the two.");
-  absl::ParseCommandLine(argc, argv);
+  examples::parse_flags("Trains a ResNet on pictures, eagerly and compiled, and compares the two.", argc,
+                        argv);
   try {
     run();
   } catch (const std::exception& error) {
