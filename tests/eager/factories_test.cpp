@@ -36,7 +36,8 @@ TEST(Factories, Ranges) {
 
 TEST(Factories, BadSizesAndCounts) {
   EXPECT_ERROR(zeros({2, -1}), ShapeError, "full: expected sizes of 0 or more, got [2, -1]");
-  EXPECT_ERROR(empty({int64_t{1} << 40, int64_t{1} << 40}), ShapeError, "empty: expected fewer than 2^56 elements");
+  EXPECT_ERROR(empty({int64_t{1} << 40, int64_t{1} << 40}), ShapeError,
+               "empty: expected fewer than 2^56 elements");
   EXPECT_ERROR(from_vector(std::vector<float>{1, 2, 3}, {2, 2}), ShapeError,
                "from_vector: expected 4 values for [2, 2], got 3");
   EXPECT_ERROR(tensor({{1, 2}, {3}}), ShapeError, "tensor: expected rows of 2 values, got one of 1");
