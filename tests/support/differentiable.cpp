@@ -58,7 +58,7 @@ Function pointwise_form(const OpSample& sample) {
   };
 }
 
-Function reduction_form(const OpSample& sample, Tensor (Tensor::*method)(const Dims&, bool) const) {
+Function reduction_form(const OpSample& sample, Tensor (Tensor::*method)(const Axes&, bool) const) {
   return [&sample, method](std::span<const Tensor> x) {
     return (x[0].*method)(axes_of(sample), ReductionAttrs(sample.attrs).keepdim);
   };
