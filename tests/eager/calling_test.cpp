@@ -41,7 +41,7 @@ TEST(Calling, UndefinedTensorsSaySo) {
   EXPECT_ERROR(parameter.matmul(none), ValueError, "matmul: expected defined tensors");
   EXPECT_ERROR(concat(std::vector<Tensor>{none, none}), ValueError, expected);
   EXPECT_ERROR(cross_entropy(none, none), ValueError, "undefined");
-  EXPECT_ERROR(parameter.grad().sum(), ValueError, "call backward() before using a .grad");
+  EXPECT_ERROR(parameter.grad().sum(), ValueError, "a .grad that no backward() has reached");
 }
 
 TEST(Calling, NullMemoryIsNoBlob) {
