@@ -221,8 +221,10 @@ bool CpuPlan::run(const Segment& segment) const {
   for (size_t base = first_output_base_; base < frame.bases.size(); ++base) {
     const GraphBuffer& buffer = graph.buffers[base_buffers_[base - 1]];
     const bool lives = segment.live[buffer.number];
-    frame.bases[base] = memory.add(
-        buffer.bytes, lives ? segment.storages[buffer.number]->category() : MemoryCategory::Temporary);
+    // Whole granules: an internal of the same rounded size may use the block before the output does.
+    const int64_t bytes = (buffer.bytes + kPlanAlignment - 1) / kPlanAlignment * kPlanAlignment;
+    frame.bases[base] =
+        memory.add(bytes, lives ? segment.storages[buffer.number]->category() : MemoryCategory::Temporary);
   }
   for (const AddressPair& pair : same_address_)
     if (frame.at(pair.a) != frame.at(pair.b)) return false;

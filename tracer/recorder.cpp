@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <mutex>
 
 #include "runtime/config.h"
 #include "runtime/parallel.h"
@@ -84,9 +85,31 @@ struct Recorder::Pending {
 // --- Recording
 
 Recorder& Recorder::of_this_thread() {
-  // Never destroyed: storages that outlive the thread's exit may still name it.
-  static thread_local Recorder* recorder = new Recorder;
-  return *recorder;
+  // Never destroyed, since storages may still name one after its thread has ended; the next new thread takes
+  // it over.
+  struct Idle {
+    std::mutex mutex;
+    std::vector<Recorder*> recorders;
+  };
+  static Idle* const idle = new Idle;
+  struct Lease {
+    Lease() {
+      std::lock_guard lock(idle->mutex);
+      if (idle->recorders.empty()) {
+        recorder = new Recorder;
+      } else {
+        recorder = idle->recorders.back();
+        idle->recorders.pop_back();
+      }
+    }
+    ~Lease() {
+      std::lock_guard lock(idle->mutex);
+      idle->recorders.push_back(recorder);
+    }
+    Recorder* recorder;
+  };
+  static thread_local Lease lease;
+  return *lease.recorder;
 }
 
 void Recorder::check_operand(const Operand& operand, Op op) const {

@@ -89,7 +89,8 @@ TEST_F(Matching, SiblingsOfAWindowsSizeHaveTheirOwnPath) {
     expect_values(step(large), {5, 6});
   }
   EXPECT_EQ(step.eager_calls(), 2);
-  for (const auto& path : report(step)["paths"]) EXPECT_EQ(path["declined_calls"], 0);
+  const nlohmann::json facts = report(step);
+  for (const auto& path : facts["paths"]) EXPECT_EQ(path["declined_calls"], 0);
 }
 
 TEST_F(Matching, ResultsOfOtherSizesThatBeginAlikeArePathsOfTheirOwn) {
