@@ -122,7 +122,9 @@ MemoryPlan plan_memory(const Graph& graph, const std::vector<int64_t>& scratch_b
         if (from == b || taken[from] == i || range[from].last != i || range[in.buffer].last != i ||
             !facts[in.buffer].value)
           continue;
-        if (range[from].bytes != range[b].bytes || (output[from] >= 0 && output[b] >= 0)) continue;
+        // Sizes to the byte: with the same geometry and nothing around it, the window is at the same address.
+        if (graph.buffers[in.buffer].bytes != graph.buffers[b].bytes || (output[from] >= 0 && output[b] >= 0))
+          continue;
         if (!rule.may_share(i, in, out)) continue;
         block[b] = from;
         taken[from] = i;
