@@ -65,7 +65,7 @@ void* TensorImpl::operator new(size_t) { return ObjectPool<TensorImpl>::allocate
 void TensorImpl::operator delete(void* data) noexcept { ObjectPool<TensorImpl>::release(data); }
 
 Tensor make_tensor(Ref<Storage> storage, const Geometry& geometry, int64_t offset, DType dtype) {
-  Ref<TensorImpl> impl(new TensorImpl);
+  Ref<TensorImpl> impl = Ref<TensorImpl>::first(new TensorImpl);
   impl->storage = std::move(storage);
   impl->geometry = geometry;
   impl->offset = offset;
@@ -97,33 +97,71 @@ Tensor make_view(const Tensor& base, const Geometry& geometry, int64_t offset) {
   return view;
 }
 
-void apply(Op op, std::span<const Arg> operands, const Attrs& attrs, DType given, std::span<Tensor> outputs) {
-  register_backends();
-  Room<Operand, kMaxInputs> inputs;
-  for (size_t i = 0; i < operands.size(); ++i) set_operand(inputs.items[i], operands[i]);
-  const std::span<const Operand> in(inputs.items, operands.size());
-  const bool in_place = outputs[0].defined();
+namespace {
+
+// Checks the call and makes the outputs that are undefined, as infer() describes them.
+void infer_outputs(Op op, std::span<const Arg> operands, std::span<const Operand> in, const Attrs& attrs,
+                   DType given, std::span<Tensor> outputs) {
   Room<OutputSpec, kMaxOutputs> specs;
+  // Callers that write in place have checked already.
+  if (!outputs[0].defined() || info(op).flags & kWritesInputs) {
+    const int count = infer(op, in, attrs, given, specs.items);
+    ETCH_INVARIANT(count == static_cast<int>(outputs.size()));
+  }
   Device device;
   for (const Arg& operand : operands)
     if (operand.is_tensor() && operand.tensor().defined()) {
       device = operand.tensor().device();
       break;
     }
-  if (!in_place || info(op).flags & kWritesInputs) {
-    const int count = infer(op, in, attrs, given, specs.items);
-    ETCH_INVARIANT(count == static_cast<int>(outputs.size()));
-  }
-  Room<Operand, kMaxOutputs> results;
-  Recorder* recorder = Recorder::active();
   for (size_t i = 0; i < outputs.size(); ++i) {
-    if (!outputs[i].defined()) {
-      outputs[i] = make_empty(specs.items[i].geometry, specs.items[i].dtype, device);
-    } else {
+    if (outputs[i].defined())
       outputs[i].storage().last_writer = static_cast<uint16_t>(op);
-    }
-    set_operand(results.items[i], outputs[i]);
+    else
+      outputs[i] = make_empty(specs.items[i].geometry, specs.items[i].dtype, device);
   }
+}
+
+// Defers the call if the recorder knows it already: then its outputs are known too.
+bool defer_foreseen(Recorder& recorder, Op op, std::span<const Operand> in, const Attrs& attrs, DType given,
+                    std::span<Tensor> outputs) {
+  Room<Operand, kMaxOutputs> results;
+  const std::span<Operand> out(results.items, outputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].defined())
+      set_operand(out[i], outputs[i]);
+    else
+      new (&out[i]) Operand;
+  }
+  PathNode* node = recorder.foresee(op, in, attrs, given, out);
+  if (!node) return false;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].defined()) {
+      outputs[i].storage().last_writer = static_cast<uint16_t>(op);
+      continue;
+    }
+    const RecordedOperand& known = node->op.outputs[i];
+    const RecordedStorage& room = recorder.foreseen_storage(*node, static_cast<int>(i));
+    Ref<Storage> storage = Storage::deferred(room.device, static_cast<size_t>(room.bytes));
+    out[i].storage = storage.get();
+    outputs[i] = make_tensor(std::move(storage), known.geometry, 0, known.dtype);
+  }
+  recorder.record_foreseen(*node, in, out);
+  return true;
+}
+
+}  // namespace
+
+void apply(Op op, std::span<const Arg> operands, const Attrs& attrs, DType given, std::span<Tensor> outputs) {
+  register_backends();
+  Room<Operand, kMaxInputs> inputs;
+  for (size_t i = 0; i < operands.size(); ++i) set_operand(inputs.items[i], operands[i]);
+  const std::span<const Operand> in(inputs.items, operands.size());
+  Recorder* recorder = Recorder::active();
+  if (recorder && defer_foreseen(*recorder, op, in, attrs, given, outputs)) return;
+  Room<Operand, kMaxOutputs> results;
+  infer_outputs(op, operands, in, attrs, given, outputs);
+  for (size_t i = 0; i < outputs.size(); ++i) set_operand(results.items[i], outputs[i]);
   const OpCall call{op, in, {results.items, outputs.size()}, attrs};
   if (recorder) {
     recorder->record(call);

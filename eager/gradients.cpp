@@ -224,7 +224,7 @@ class PointwiseNode final : public TapeNode {
 
 Ref<TapeNode> make_pointwise_node(Op op, std::span<const Arg> operands, const Tensor& output) {
   if (!kRows[static_cast<int>(op)].gradient || !is_floating(output.dtype())) return {};
-  return Ref<TapeNode>(new PointwiseNode(op, operands, output));
+  return Ref<TapeNode>::first(new PointwiseNode(op, operands, output));
 }
 
 void attach_pointwise_node(const Ref<TapeNode>& node, const Tensor& output) {

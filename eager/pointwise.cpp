@@ -30,6 +30,9 @@ void cast_operands(Op op, std::span<Arg> operands, DType dtype, Tensor* casts) {
   }
 }
 
+// A copy made of what counts: reading all of a temporary just written would stall.
+inline Arg operand(const Arg& arg) { return arg.is_tensor() ? Arg(arg.tensor()) : Arg(arg.scalar()); }
+
 Tensor pointwise(Op op, std::span<Arg> operands) {
   for (const Arg& operand : operands)
     ETCH_CHECK(!operand.is_tensor() || operand.tensor().defined(), ValueError, name(op),
@@ -87,10 +90,10 @@ Tensor& pointwise_in_place(Op op, Tensor& self, std::span<Arg> operands) {
 
 }  // namespace
 
-#define ETCH_ARRAY_1 a
-#define ETCH_ARRAY_2 a, b
-#define ETCH_ARRAY_3 a, b, c
-#define ETCH_ARRAY_4 a, b, c, d
+#define ETCH_ARRAY_1 operand(a)
+#define ETCH_ARRAY_2 operand(a), operand(b)
+#define ETCH_ARRAY_3 operand(a), operand(b), operand(c)
+#define ETCH_ARRAY_4 operand(a), operand(b), operand(c), operand(d)
 #define ETCH_POINTWISE(name, arity, ...)   \
   Tensor name(ETCH_ARGS_##arity) {         \
     Arg operands[] = {ETCH_ARRAY_##arity}; \

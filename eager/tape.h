@@ -163,7 +163,7 @@ std::string ClosureNode<F>::backward_name(std::string_view op) {
 template <class F>
 void record_on_tape(std::string_view op, std::initializer_list<const Tensor*> inputs,
                     std::initializer_list<const Tensor*> outputs, F backward) {
-  Ref<TapeNode> node(new ClosureNode<F>(op, std::move(backward)));
+  const Ref<TapeNode> node = Ref<TapeNode>::first(new ClosureNode<F>(op, std::move(backward)));
   for (const Tensor* input : inputs) node->edges.push_back(input->defined() ? edge_of(*input) : Edge{});
   node->num_outputs = static_cast<int>(outputs.size());
   int index = 0;

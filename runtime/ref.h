@@ -15,6 +15,8 @@ class RefCounted {
   RefCounted& operator=(const RefCounted&) = delete;
   uint32_t use_count() const { return references_.load(std::memory_order_relaxed); }
   void add_reference() const { references_.fetch_add(1, std::memory_order_relaxed); }
+  /// The same for an object that no other thread knows yet.
+  void add_reference_unshared() const { references_.store(use_count() + 1, std::memory_order_relaxed); }
   /// Adds a reference unless the object is already going away.
   bool try_add_reference() const {
     uint32_t count = use_count();
@@ -22,8 +24,12 @@ class RefCounted {
       if (references_.compare_exchange_weak(count, count + 1, std::memory_order_relaxed)) return true;
     return false;
   }
-  /// True when this was the last reference.
-  bool drop_reference() const { return references_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
+  /// True when this was the last reference. The owner of the only one need not take it back: nobody is left
+  /// who could add another. Types whose objects can be found by try_add_reference() need the second form.
+  bool drop_reference() const {
+    return references_.load(std::memory_order_acquire) == 1 || drop_findable_reference();
+  }
+  bool drop_findable_reference() const { return references_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
 
  private:
   mutable std::atomic<uint32_t> references_{0};
@@ -37,6 +43,13 @@ class Ref {
   Ref(std::nullptr_t) {}
   explicit Ref(T* object) : object_(object) {
     if (object_) object_->add_reference();
+  }
+  /// The first reference to a new object.
+  static Ref first(T* object) {
+    Ref ref;
+    object->add_reference_unshared();
+    ref.object_ = object;
+    return ref;
   }
   Ref(const Ref& other) : Ref(other.object_) {}
   Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}

@@ -97,7 +97,7 @@ Ref<Storage> Storage::allocate(Device device, size_t bytes, MemoryCategory categ
 }
 
 Ref<Storage> Storage::deferred(Device device, size_t bytes) {
-  return Ref<Storage>(new (ObjectPool<Storage>::allocate()) Storage(device, bytes));
+  return Ref<Storage>::first(new (ObjectPool<Storage>::allocate()) Storage(device, bytes));
 }
 
 Ref<Storage> Storage::foreign(Device device, void* data, size_t bytes, std::function<void()> release,

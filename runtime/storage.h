@@ -90,6 +90,7 @@ class Storage final : public RefCounted {
   /// While deferred: the value number in that trace. Only its thread reads it.
   uint32_t number = 0;
 
+  bool drop_reference() const { return foreign_ ? drop_findable_reference() : RefCounted::drop_reference(); }
   static void destroy(Storage* storage);
 
  private:

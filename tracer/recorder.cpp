@@ -111,6 +111,33 @@ int Recorder::number_external(Storage& storage) {
   return it->second.number;
 }
 
+void Recorder::mark_written(Storage& storage) {
+  if (storage.has_bytes()) {
+    storage.pending.store(this, std::memory_order_release);
+    ++externals_[&storage].version;
+  }
+  storage.bump_version();
+}
+
+int Recorder::number(Storage& storage, bool written) {
+  int number;
+  if (storage.has_bytes()) {
+    number = number_external(storage);
+  } else if (storage.pending.load(std::memory_order_relaxed)) {
+    number = static_cast<int>(storage.number);
+  } else {
+    ETCH_INVARIANT(written);
+    number = static_cast<int>(storages_.size());
+    storage.number = static_cast<uint32_t>(number);
+    storage.pending.store(this, std::memory_order_release);
+    storages_.emplace_back(&storage);
+    new_storages_.push_back({false, static_cast<int64_t>(storage.bytes()), storage.device()});
+    return number;
+  }
+  if (written) mark_written(storage);
+  return number;
+}
+
 void Recorder::append_operand(const Operand& operand, bool written) {
   values_.push_back({operand.offset, operand.scalar});
   if (!operand.present) {
@@ -123,29 +150,10 @@ void Recorder::append_operand(const Operand& operand, bool written) {
     return;
   }
   Storage& storage = *operand.storage;
-  int number;
-  if (storage.has_bytes()) {
-    number = number_external(storage);
-    if (written) {
-      storage.pending.store(this, std::memory_order_release);
-      storage.bump_version();
-      ++externals_[&storage].version;
-    }
-  } else if (storage.pending.load(std::memory_order_relaxed)) {
-    number = static_cast<int>(storage.number);
-    if (written) storage.bump_version();
-  } else {
-    ETCH_INVARIANT(written);
-    number = static_cast<int>(storages_.size());
-    storage.number = static_cast<uint32_t>(number);
-    storage.pending.store(this, std::memory_order_release);
-    storages_.emplace_back(&storage);
-    new_storages_.push_back({false, static_cast<int64_t>(storage.bytes()), storage.device()});
-  }
   const Geometry& geometry = *operand.geometry;
   const int ndim = geometry.ndim();
-  words_.push_back(
-      operand_word(RecordedOperand::Kind::Tensor, operand.dtype, number, ndim, storage.device()));
+  words_.push_back(operand_word(RecordedOperand::Kind::Tensor, operand.dtype, number(storage, written), ndim,
+                                storage.device()));
   for (int i = 0; i < ndim; ++i) words_.push_back(static_cast<uint64_t>(geometry.sizes[i]));
   for (int i = 0; i < ndim; ++i) words_.push_back(static_cast<uint64_t>(geometry.strides[i]));
 }
@@ -192,7 +200,12 @@ void Recorder::record(const OpCall& call) {
   // The window says little about the storage: it may be the first of several, or cover all of an external.
   for (const RecordedStorage& storage : new_storages_) words_.push_back(static_cast<uint64_t>(storage.bytes));
   move_cursor(call);
-  ops_.push_back({cursor_, first_value});
+  push_op(cursor_, first_value);
+}
+
+void Recorder::push_op(PathNode* node, uint32_t first_value) {
+  cursor_ = node;
+  ops_.push_back({node, first_value});
   if (ops_.size() >= kMaxPendingOps || (external_bytes_ > kMaxHeldExternalBytes && externals_outgrew_limit()))
       [[unlikely]]
     flush(FlushReason::Limit);

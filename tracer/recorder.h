@@ -26,6 +26,17 @@ class Recorder final : public PendingWork {
   /// that is deferred or has a pending write in another thread's trace.
   void record(const OpCall& call);
 
+  /// The op that comes next on a known path if it is exactly this call; null if it is not. Outputs without a
+  /// storage are yet to be made: infer() would describe them as the node's outputs. `given` as for infer().
+  PathNode* foresee(Op op, std::span<const Operand> inputs, const Attrs& attrs, DType given,
+                    std::span<const Operand> outputs) const;
+  /// record() for a call that foresee() has just found, once its outputs have storages.
+  void record_foreseen(PathNode& node, std::span<const Operand> inputs, std::span<const Operand> outputs);
+  /// What output `i` of a foreseen op is to be stored in.
+  const RecordedStorage& foreseen_storage(const PathNode& node, int i) const {
+    return node.new_storages[node.op.outputs[i].number - static_cast<int>(storages_.size())];
+  }
+
   /// Does all pending work: replays the path's executable, or runs the ops one by one.
   void flush(FlushReason reason, SourceLocation where = SourceLocation::current());
 
@@ -58,6 +69,11 @@ class Recorder final : public PendingWork {
   void check_operand(const Operand& operand, Op op) const;
   void append_operand(const Operand& operand, bool written);
   int number_external(Storage& storage);
+  int number(Storage& storage, bool written);
+  void mark_written(Storage& storage);
+  bool is_expected(const PathNode& node, Op op, std::span<const Operand> inputs, const Attrs& attrs,
+                   DType given, std::span<const Operand> outputs) const;
+  void push_op(PathNode* node, uint32_t first_value);
   void move_cursor(const OpCall& call);
   void record_foreign(const OpCall& call);
   Storage& snapshot_of(Storage& storage);
