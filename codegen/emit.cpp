@@ -19,6 +19,8 @@ std::string_view memory_type(DType dtype) {
   return kTypes[static_cast<int>(dtype)];
 }
 
+size_t register_size(DType dtype) { return item_size(compute_dtype(dtype)); }
+
 namespace {
 
 bool is_half(DType dtype) { return dtype == DType::F16 || dtype == DType::BF16; }
@@ -176,6 +178,9 @@ std::string Emitter::element(int window, int dim, std::string_view index) const 
 std::string Emitter::argument(int value, DType type) const {
   const std::string text = concat({"v", value});
   const DType have = compute_dtype(nest_.values[value].dtype);
+  // A choice rather than a conversion: compilers make a vector of it whatever was compared.
+  if (have == DType::Bool && is_floating(type))
+    return concat({"(", text, " ? ", register_type(type), "(1) : ", register_type(type), "(0))"});
   return have == type ? text : concat({"cast<", register_type(type), ">(", text, ")"});
 }
 

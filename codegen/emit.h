@@ -14,6 +14,7 @@ namespace etch::codegen {
 /// The C++ type of a value in a register, and of its element in memory.
 std::string_view register_type(DType dtype);
 std::string_view memory_type(DType dtype);
+size_t register_size(DType dtype);
 /// Whether the op's expression calls functions, and so is worth keeping rather than computing again.
 bool is_costly(Op op);
 
@@ -69,6 +70,8 @@ class Emitter {
   /// `stores`, the full-level stores.
   void block(const std::vector<int>& reductions, const std::vector<bool>& needed, bool stores);
   void block_elements(const std::vector<int>& reductions, const std::vector<bool>& needed, bool stores);
+  bool wants_parts(const std::vector<bool>& needed) const;
+  void block_in_parts(const std::vector<int>& reductions, const std::vector<bool>& needed, bool stores);
   void buffered_block(const std::vector<int>& reductions, const std::vector<bool>& needed, bool stores);
   void reduction_pass(int pass, const std::vector<int>& reductions);
   void store_pass();

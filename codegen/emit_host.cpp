@@ -13,8 +13,10 @@ namespace {
 constexpr std::string_view kSupport = R"text(
 #if defined(__clang__)
 #define ETCH_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#define ETCH_LANE_LOOP ETCH_INDEPENDENT
 #else
 #define ETCH_INDEPENDENT _Pragma("GCC ivdep")
+#define ETCH_LANE_LOOP _Pragma("GCC unroll 1") _Pragma("GCC ivdep")
 #endif
 namespace etch::scalar {
 // A part of a costly loop is computed while the next but one comes from memory.

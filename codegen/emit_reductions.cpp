@@ -88,6 +88,8 @@ void Emitter::block(const std::vector<int>& reductions, const std::vector<bool>&
   }
   if (dims(LoopRole::Run).size() > 1) {
     buffered_block(reductions, needed, stores);
+  } else if (wants_parts(needed)) {
+    block_in_parts(reductions, needed, stores);
   } else {
     hoist(needed, dims(LoopRole::Run)[0]);
     line({"i64 j = block;"});
@@ -109,6 +111,60 @@ void Emitter::block(const std::vector<int>& reductions, const std::vector<bool>&
     const std::string_view type = register_type(nest_.values[r].compute);
     line({"fold_lanes<", type, ", reduce_", name(nest_.values[r].op), "<", type, ">>(a", r, ");"});
   }
+}
+
+/// Loops over lanes suit plain loads and cheap arithmetic of one width. Compilers vectorise anything else
+/// only in loops over many elements.
+bool Emitter::wants_parts(const std::vector<bool>& needed) const {
+  if (!dialect_.row_buffers) return false;
+  const int inner = dims(LoopRole::Run)[0];
+  size_t width = 0;
+  for (size_t v = 0; v < needed.size(); ++v) {
+    const LoopValue& value = nest_.values[v];
+    if (!needed[v] || ready_[v] || value.level != Level::Full) continue;
+    if (value.kind == LoopValue::Kind::Op && !kept_[v] && is_costly(value.op)) return true;
+    const bool loaded = value.kind == LoopValue::Kind::Load && !kept_[v];
+    if (loaded && nest_.windows[value.window].strides[inner].kind == LoopStride::Kind::Zero) continue;
+    if (value.dtype == DType::Bool && !loaded) continue;  // a mask has the width of what it masks
+    const size_t own = loaded ? item_size(value.dtype) : register_size(value.dtype);
+    if (width != 0 && own != width) return true;
+    width = own;
+  }
+  return false;
+}
+
+/// The elements of a part go to a buffer, unless a row buffer keeps them anyway, and then into the lanes.
+void Emitter::block_in_parts(const std::vector<int>& reductions, const std::vector<bool>& needed,
+                             bool stores) {
+  const int inner = dims(LoopRole::Run)[0];
+  const auto type = [this](int r) { return register_type(nest_.values[r].compute); };
+  const auto buffered = [this](int r) {
+    const int operand = nest_.values[r].args[0];
+    const LoopValue& value = nest_.values[operand];
+    return !(keep_[operand] || kept_[operand]) || compute_dtype(value.dtype) != nest_.values[r].compute;
+  };
+  hoist(needed, inner);
+  for (int r : reductions)
+    if (buffered(r)) line({"alignas(64) ", type(r), " e", r, "[kPart];"});
+  line({"for (i64 part = block; part < stop; part += kPart) {"});
+  line({"const i64 last = least(stop, part + kPart);"});
+  line({dialect_.independent});
+  line({"for (i64 j = part; j < last; ++j) {"});
+  const std::vector<bool> ready = ready_;
+  compute(needed, inner, "j");
+  for (size_t v = 0; v < keep_.size(); ++v)
+    if (keep_[v]) line({"b", static_cast<int>(v), "[j] = v", static_cast<int>(v), ";"});
+  if (stores) store(Level::Full, inner, "j");
+  for (int r : reductions)
+    if (buffered(r))
+      line({"e", r, "[j - part] = ", argument(nest_.values[r].args[0], nest_.values[r].compute), ";"});
+  line({"}"});
+  ready_ = ready;
+  for (int r : reductions)
+    line({"take_lanes<", type(r), ", reduce_", name(nest_.values[r].op), "<", type(r), ">>(a", r, ", ",
+          buffered(r) ? concat({"e", r}) : concat({"b", nest_.values[r].args[0], " + part"}),
+          ", last - part);"});
+  line({"}"});
 }
 
 /// A run whose dimensions do not merge: elements go to a buffer first, by the segments of the innermost one.
@@ -140,7 +196,7 @@ void Emitter::buffered_block(const std::vector<int>& reductions, const std::vect
   pointer_ = pointers;
   for (int r : reductions)
     line({"take_lanes<", register_type(nest_.values[r].compute), ", reduce_", name(nest_.values[r].op), "<",
-          register_type(nest_.values[r].compute), ">>(a", r, ", e", r, ", static_cast<int>(stop - block));"});
+          register_type(nest_.values[r].compute), ">>(a", r, ", e", r, ", stop - block);"});
 }
 
 /// One pass over the row that ends with the values of `reductions`.

@@ -41,21 +41,32 @@ union KernelScalar {
   long long i64;
 };
 constexpr int kLanes = 32, kBlock = 4096;
+#ifndef ETCH_LANE_LOOP
+#define ETCH_LANE_LOOP
+#endif
 ETCH_FN i64 least(i64 a, i64 b) { return a < b ? a : b; }
+// Loops over lanes become vectors only if they stay loops, count in 64 bits and do not seem to alias themselves.
 template <class T, T (*combine)(T, T)>
 ETCH_FN void fold_lanes(T* lanes) {
-  for (int i = 0; i < 16; ++i) lanes[i] = combine(lanes[i], lanes[i + 16]);
-  for (int i = 0; i < 8; ++i) lanes[i] = combine(lanes[i], lanes[i + 8]);
-  for (int i = 0; i < 4; ++i) lanes[i] = combine(lanes[i], lanes[i + 4]);
-  const T a = combine(lanes[0], lanes[2]), b = combine(lanes[1], lanes[3]);
+  T half[16], quarter[8];
+  ETCH_LANE_LOOP
+  for (i64 l = 0; l < 16; ++l) half[l] = combine(lanes[l], lanes[l + 16]);
+  ETCH_LANE_LOOP
+  for (i64 l = 0; l < 8; ++l) quarter[l] = combine(half[l], half[l + 8]);
+  for (i64 l = 0; l < 4; ++l) half[l] = combine(quarter[l], quarter[l + 4]);
+  const T a = combine(half[0], half[2]), b = combine(half[1], half[3]);
   lanes[0] = combine(a, b);
 }
 template <class T, T (*combine)(T, T)>
-ETCH_FN void take_lanes(T* lanes, const T* elements, int count) {
-  int at = 0;
-  for (; at + kLanes <= count; at += kLanes)
-    for (int l = 0; l < kLanes; ++l) lanes[l] = combine(lanes[l], elements[at + l]);
-  for (int l = 0; at + l < count; ++l) lanes[l] = combine(lanes[l], elements[at + l]);
+ETCH_FN void take_lanes(T* lanes, const T* elements, i64 count) {
+  i64 at = 0;
+  for (; at + kLanes <= count; at += kLanes) {
+    ETCH_LANE_LOOP
+    for (i64 l = 0; l < kLanes; ++l) lanes[l] = combine(lanes[l], elements[at + l]);
+  }
+  const i64 left = count - at;
+  ETCH_LANE_LOOP
+  for (i64 l = 0; l < left; ++l) lanes[l] = combine(lanes[l], elements[at + l]);
 }
 )";
 

@@ -38,6 +38,15 @@ TEST(Emit, Softmax) {
   compare("softmax.cpp.txt", g.lower().host_source);
 }
 
+TEST(Emit, RowSumOfAMaskedOperand) {
+  Group g;
+  const GraphOperand x = g.input(DType::F32, {4, 64}), mask = g.input(DType::Bool, {4, 64});
+  g.keep(g.reduce(Op::sum, g.op(Op::where, {mask, g.scalar(0.0), x}, DType::F32, {4, 64}), 2));
+  const codegen::LoweredKernel kernel = g.lower();
+  compare("masked_sum.cpp.txt", kernel.host_source);
+  compare("masked_sum.cu.txt", kernel.cuda_source);
+}
+
 TEST(Emit, SplitSum) {
   Group g;
   g.keep(g.reduce(Op::sum, g.op(Op::square, {g.input(DType::F32, {1 << 17})}), 1, false));

@@ -58,6 +58,30 @@ TEST(Rows, Softmax) {
   }
 }
 
+// Operands of other widths than the sums: in parts, whose ends are not those of lanes and blocks.
+TEST(Rows, MaskedSoftmaxOfAnyLength) {
+  for (int64_t length : {7, 32, 100, 511, 513, 1100, 4096, 4611}) {
+    Group g;
+    const GraphOperand x = g.input(DType::F32, {5, length}), mask = g.input(DType::Bool, {5, length});
+    g.add_specials(x);
+    softmax(g, g.op(Op::where, {mask, g.scalar(-1e9), x}, DType::F32, {5, length}), 2);
+    g.check();
+  }
+}
+
+TEST(Rows, SumsOfComparedIntegersBesideSumsOfFloats) {
+  for (int64_t length : {40, 700, 5000}) {
+    Group g;
+    const GraphOperand x = g.input(DType::F32, {5, length}), i = g.input(DType::I64, {length}),
+                       label = g.input(DType::I64, {5, 1});
+    const GraphOperand hit = g.op(Op::eq, {i, label}, DType::Bool, {5, length});
+    g.keep(g.reduce(Op::amax, x, 2));
+    g.keep(g.reduce(Op::sum, g.op(Op::where, {hit, x, g.scalar(0.0)}, DType::F32, {5, length}), 2));
+    g.keep(g.op(Op::sub, {x, g.op(Op::copy, {hit}, DType::F32, {5, length})}));
+    g.check();
+  }
+}
+
 TEST(Rows, SoftmaxInBfloat16) {
   Group g;
   softmax(g, g.input(DType::BF16, {9, 70}), 2);
