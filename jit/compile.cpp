@@ -7,6 +7,7 @@
 
 #include "jit/executable.h"
 #include "runtime/config.h"
+#include "tracer/background.h"
 #include "tracer/recorder.h"
 #include "tracer/site.h"
 
@@ -58,6 +59,7 @@ std::shared_ptr<Site> make_site(const CompileFunctionOptions& options, SourceLoc
   site.compile_at = options.compile_at;
   site.max_paths = options.max_paths;
   site.memory_budget = options.memory_budget;
+  site.background = options.background;
   return std::make_shared<Site>(site);
 }
 
@@ -112,6 +114,8 @@ int64_t compiled_calls(const Site& site) {
 int64_t eager_calls(const Site& site) {
   return sum_over_ends<int64_t>(site, [](const PathEnd& end) { return end.eager_calls; });
 }
+
+void wait_for_compiles(const Site& site) { wait_for_background(&site.options()); }
 
 }  // namespace detail
 

@@ -24,6 +24,7 @@ struct CompileFunctionOptions {
   int compile_at = 2;         ///< compile a path at this sighting; 1: before its first run
   int max_paths = 16;         ///< more than that, and the function runs eagerly
   int64_t memory_budget = 0;  ///< bytes the arena should stay under, by recomputing; 0: none
+  bool background = false;    ///< compile on another thread; until that is done, calls run op by op
 };
 
 class Site;
@@ -52,6 +53,7 @@ CompiledMemory compiled_memory(const Site& site);
 int compile_count(const Site& site);
 int64_t compiled_calls(const Site& site);
 int64_t eager_calls(const Site& site);
+void wait_for_compiles(const Site& site);
 
 }  // namespace detail
 
@@ -88,6 +90,8 @@ class Compiled {
   /// Flushes that ran compiled, and that ran op by op.
   int64_t compiled_calls() const { return detail::compiled_calls(*site_); }
   int64_t eager_calls() const { return detail::eager_calls(*site_); }
+  /// With {.background = true}: returns when no compile of this function is queued or running.
+  void wait_for_compiles() const { detail::wait_for_compiles(*site_); }
 
  private:
   F function_;

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "runtime/config.h"
+#include "tracer/background.h"
 #include "tracer/execute.h"
 #include "tracer/recorder.h"
 
@@ -156,30 +157,20 @@ LiveSet choose_live_set(PathEnd& end, const LiveSet& live, int compile_at) {
   return chosen;
 }
 
-// The executable for this call, compiled now if it is time; null: run op by op.
-Ref<Executable> find_or_compile(PathEnd& end, const LiveSet& live, const SiteOptions& options,
-                                bool may_compile) {
-  const CompileFunction compile = registered_compiler();
-  LiveSet chosen;
-  {
-    std::lock_guard lock(end.mutex);
-    for (const auto& executable : end.executables)
-      if (contains(executable->live(), live)) return executable;
-    if (!may_compile || !compile || end.compiling || !end.compile_error.empty()) return {};
-    chosen = choose_live_set(end, live, options.compile_at);
-    if (chosen.empty()) return {};
-    end.compiling = true;
-  }
+// Compiles the path for `live` and keeps the result, or the reason why there is none. Its caller has set
+// end.compiling.
+Ref<Executable> compile_end(PathEnd& end, const LiveSet& live, const SiteOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   Ref<Executable> executable;
   std::string error;
   try {
-    executable = compile(*end.path, chosen, {options.name, options.memory_budget});
+    executable = registered_compiler()(*end.path, live, {options.name, options.memory_budget});
   } catch (const std::exception& caught) {
     error = caught.what();
   }
   const double ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  std::vector<Ref<Executable>> replaced;  // goes after the lock
   std::lock_guard lock(end.mutex);
   end.compiling = false;
   if (!executable) {
@@ -191,10 +182,30 @@ Ref<Executable> find_or_compile(PathEnd& end, const LiveSet& live, const SiteOpt
   ++end.compiles;
   end.compile_ms += ms;
   end.live_sets.clear();
-  end.executables.assign(1, executable);
+  replaced.swap(end.executables);
+  end.executables.push_back(executable);
   log(1, concat({options.name, ": compiled a path of ", static_cast<int64_t>(end.path->ops.size()),
                  " ops in ", ms, " ms"}));
   return executable;
+}
+
+// The executable for this call, compiled now if it is time; null: run op by op.
+Ref<Executable> find_or_compile(PathEnd& end, const LiveSet& live, const SiteOptions& options,
+                                bool may_compile) {
+  LiveSet chosen;
+  {
+    std::lock_guard lock(end.mutex);
+    for (const auto& executable : end.executables)
+      if (contains(executable->live(), live)) return executable;
+    if (!may_compile || !registered_compiler() || end.compiling || !end.compile_error.empty()) return {};
+    chosen = choose_live_set(end, live, options.compile_at);
+    if (chosen.empty()) return {};
+    end.compiling = true;
+  }
+  if (!options.background) return compile_end(end, chosen, options);
+  run_in_background(
+      &options, [&end, &options, chosen = std::move(chosen)] { (void)compile_end(end, chosen, options); });
+  return {};
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "runtime/config.h"
+#include "tracer/background.h"
 
 namespace etch {
 
@@ -35,7 +36,9 @@ PathNode* PathNode::find(const std::vector<uint64_t>& words) const {
 }
 
 Site::Site(SiteOptions options) : options_(std::move(options)) {}
-Site::~Site() = default;
+Site::~Site() {
+  if (options_.background) cancel_background(&options_);
+}
 
 PathNode* Site::insert(PathNode* parent, const std::vector<uint64_t>& key, const RecordedOp& op,
                        std::vector<RecordedStorage> new_storages) {

@@ -59,12 +59,14 @@ struct SiteOptions {
   int compile_at = 2;  ///< compile a path at this sighting; 1: before its first run
   int max_paths = 16;  ///< then the site runs eagerly and inserts nothing more
   int64_t memory_budget = 0;
+  bool background = false;  ///< compile on the background thread; calls run op by op until it is done
 };
 
 /// One traced function. May be entered from many threads at once.
 class Site {
  public:
   explicit Site(SiteOptions options);
+  /// Waits for a compile of this site that the background thread is at.
   ~Site();
   Site(const Site&) = delete;
   Site& operator=(const Site&) = delete;
