@@ -1,9 +1,12 @@
 // Looks for programs whose compiled answers differ from eager's: fuzz [--seconds N] [--seed S] [--programs N]
-// [--kernels one in N programs also compiles its kernels; 0: none].
+// [--print N: their C++ instead, as tests] [--kernels one in N programs also compiles its kernels; 0: none]
+// [--only kernels: no other runs].
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <string_view>
 
 #include "runtime/config.h"
 #include "tests/jit/program_generator.h"
@@ -23,7 +26,11 @@ bool differs(const fuzz::Program& program, const fuzz::Mode& mode) {
   const auto found = fuzz::find_difference(program, mode);
   if (!found) return false;
   std::printf("seed %llu, without \"%s\"%s: %s\n", static_cast<unsigned long long>(program.seed),
-              mode.skip_passes.c_str(), mode.compile_kernels ? ", kernels compiled" : "", found->c_str());
+              mode.skip_passes.c_str(),
+              mode.compile_kernels ? ", kernels compiled"
+              : mode.interpret     ? ", interpreted"
+                                   : "",
+              found->c_str());
   const fuzz::Program small = fuzz::shrink(program, mode);
   std::printf("%s%s\n", fuzz::find_difference(small, mode).value_or("gone").c_str(),
               ("\n" + fuzz::print(small)).c_str());
@@ -31,36 +38,59 @@ bool differs(const fuzz::Program& program, const fuzz::Mode& mode) {
   return true;
 }
 
+void print_tests(uint64_t seed, int64_t count) {
+  std::printf(
+      "#include <gtest/gtest.h>\n\n#include \"tests/jit/program_helpers.h\"\n\nnamespace etch::fuzz {\n");
+  for (int64_t i = 0; i < count; ++i, ++seed)
+    std::printf("\nTEST(PrintedPrograms, Seed%llu) {\n%s}\n", static_cast<unsigned long long>(seed),
+                fuzz::print(fuzz::generate(seed)).c_str());
+  std::printf("\n}  // namespace etch::fuzz\n");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const int64_t seconds = flag(argc, argv, "--seconds", 60), programs = flag(argc, argv, "--programs", -1);
   const int64_t every = flag(argc, argv, "--kernels", 50);
+  const bool only_kernels = std::find(argv, argv + argc, std::string_view("--only")) != argv + argc;
   uint64_t seed = static_cast<uint64_t>(flag(argc, argv, "--seed", 1));
+  if (const int64_t count = flag(argc, argv, "--print", 0)) {
+    print_tests(seed, count);
+    return 0;
+  }
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
   const std::vector<std::string> passes = fuzz::optional_passes();
   std::string all;
   for (const std::string& pass : passes) all += (all.empty() ? "" : ",") + pass;
-  int64_t done = 0;
+  int64_t done = 0, kernels = 0;
   int failures = 0;
   while (std::chrono::steady_clock::now() < end && done != programs && failures < 10) {
     const fuzz::Program program = fuzz::generate(seed);
-    failures += differs(program, {});
-    failures += differs(program, {.skip_passes = passes[seed % passes.size()], .poison = seed % 2 == 0});
-    if (seed % 5 == 0) failures += differs(program, {.skip_passes = all});
-    if (every > 0 && seed % static_cast<uint64_t>(every) == 0)
-      failures += differs(program, {.compile_kernels = true});
+    if (every > 0 && seed % static_cast<uint64_t>(every) == 0) {
+      fuzz::Program few_paths = program;  // compilers are slow
+      few_paths.calls = std::min(program.calls, 3);
+      few_paths.compile_at = 1;
+      failures += differs(few_paths, {.compile_kernels = true});
+      ++kernels;
+    }
+    if (!only_kernels) {
+      failures += differs(program, {});
+      failures += differs(program, {.skip_passes = passes[seed % passes.size()], .poison = seed % 2 == 0});
+      if (seed % 5 == 0) failures += differs(program, {.skip_passes = all});
+      if (seed % 10 == 3) failures += differs(program, {.interpret = true});
+    }
     ++seed;
     ++done;
   }
   const fuzz::Totals& t = fuzz::totals();
   std::printf(
-      "%lld programs (%lld runs, %lld calls; %lld compiles, %lld flushes compiled, %lld op by op; %lld "
-      "errors "
-      "raised), %d differ; next seed %llu\n",
-      static_cast<long long>(done), static_cast<long long>(t.programs), static_cast<long long>(t.calls),
-      static_cast<long long>(t.compiles), static_cast<long long>(t.compiled_flushes),
-      static_cast<long long>(t.eager_flushes), static_cast<long long>(t.errors), failures,
+      "%lld programs (%lld with kernels, %lld runs, %lld calls; %lld compiles, %lld flushes compiled, %lld "
+      "op by op; %lld "
+      "errors raised, %lld replays interpreted), %d differ; next seed %llu\n",
+      static_cast<long long>(done), static_cast<long long>(kernels), static_cast<long long>(t.programs),
+      static_cast<long long>(t.calls), static_cast<long long>(t.compiles),
+      static_cast<long long>(t.compiled_flushes), static_cast<long long>(t.eager_flushes),
+      static_cast<long long>(t.errors), static_cast<long long>(t.interpreted), failures,
       static_cast<unsigned long long>(seed));
   return failures != 0;
 }

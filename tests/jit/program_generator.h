@@ -5,12 +5,17 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "eager/functional.h"
 #include "eager/tensor.h"
+
+namespace etch::optim {
+class Optimizer;
+}
 
 namespace etch::fuzz {
 
@@ -22,7 +27,11 @@ struct World {
   std::vector<float> raw;   ///< memory that the host also writes behind Etch's back, through `blob`
   Tensor blob;
   Generator own;
-  std::function<Tensor(const Tensor&)> nested;  ///< traced as well
+  /// Traced as well: plain, one that writes buffers, one that calls itself, one that an exception leaves.
+  std::function<Tensor(const Tensor&)> nested, nested_update, nested_stop;
+  std::function<Tensor(const Tensor&, int)> recursive;
+  Tensor table;                                                 ///< inputs may be windows of it
+  std::array<std::shared_ptr<optim::Optimizer>, 4> optimizers;  ///< made when first used
   int64_t counter = 0;
   int steps = 0;
 };
@@ -51,8 +60,11 @@ struct Statement {
   int out = 0, a = 0, b = 0, c = 0;
   int64_t n = 0, m = 0;
   double s = 0;
-  enum class Guard : uint8_t { None, Call, Value, Loop } guard = Guard::None;
+  /// If the call's number or a value says so; as often as the call's number or a value says.
+  enum class Guard : uint8_t { None, Call, Value, Loop, ValueLoop } guard = Guard::None;
   int guard_a = 0, guard_b = 0;
+  int span = 1;              ///< statements under the guard, this one first
+  bool is_uncaught = false;  ///< its errors end the call
 };
 
 struct Program {
@@ -62,6 +74,9 @@ struct Program {
   std::vector<int> batches = {};  ///< of each call
   bool wild = false;              ///< inputs hold NaN, infinities, denormals
   int compile_at = 2;
+  int max_paths = 64;
+  bool aliases = false;  ///< inputs are windows of one another, of what outlives calls, or earlier outputs
+  bool leaves = false;   ///< inputs require gradients
   std::vector<Statement> statements = {};
 };
 
@@ -70,6 +85,7 @@ struct Mode {
   std::string skip_passes = {};
   bool compile_kernels = false;  ///< else groups run op by op
   bool poison = true;
+  bool interpret = false;  ///< what a replay writes is compared with the reference interpreter too
 };
 
 using Body = std::function<void(World& w, Values& v, int call, std::vector<Tensor>& out)>;
@@ -82,14 +98,17 @@ Program generate(uint64_t seed);
 std::optional<std::string> find_difference(const Program& program, const Mode& mode);
 /// The smallest program that still differs.
 Program shrink(Program program, const Mode& mode);
-/// The body as C++ that a test can include.
+/// The program as C++ to paste into a test, with this header and program_helpers.h included. Statements whose
+/// errors the body has to catch are found by running it eagerly.
 std::string print(const Program& program);
+std::vector<bool> statements_that_raise(const Program& program);
 /// The names of the passes that may be skipped.
 std::vector<std::string> optional_passes();
 
 /// Totals over all find_difference() calls, to know that the compiled side really ran compiled.
 struct Totals {
   int64_t programs = 0, calls = 0, compiles = 0, compiled_flushes = 0, eager_flushes = 0, errors = 0;
+  int64_t interpreted = 0;  ///< flushes that the interpreter agreed with
 };
 Totals& totals();
 

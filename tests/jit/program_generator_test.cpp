@@ -32,8 +32,20 @@ TEST(RandomPrograms, WithoutAnyOptionalPass) {
   for (uint64_t seed = 3000; seed < 3030; ++seed) expect_no_difference(seed, {.skip_passes = all});
 }
 
+TEST(RandomPrograms, AgreeWithTheInterpreter) {
+  const int64_t before = totals().interpreted;
+  for (uint64_t seed = 5000; seed < 5040; ++seed) expect_no_difference(seed, {.interpret = true});
+  EXPECT_GT(totals().interpreted, before + 100);
+}
+
 TEST(RandomPrograms, WithGeneratedKernels) {
-  for (uint64_t seed = 4000; seed < 4006; ++seed) expect_no_difference(seed, {.compile_kernels = true});
+  for (uint64_t seed = 4000; seed < 4012; ++seed) {
+    Program program = generate(seed);
+    program.calls = 3;
+    program.compile_at = 1;
+    const auto found = find_difference(program, {.compile_kernels = true});
+    EXPECT_FALSE(found) << "seed " << seed << ": " << *found;
+  }
 }
 
 TEST(RandomPrograms, AreTheSameForOneSeed) {

@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <typeinfo>
+
+#include "nn/optim.h"
 
 namespace etch::fuzz {
 
@@ -17,6 +20,26 @@ bool broadcast_together(const Dims& a, const Dims& b) {
 }
 int64_t wrap(int64_t number, int64_t count) { return count > 0 ? ((number % count) + count) % count : 0; }
 }  // namespace
+
+void note(World& w, const Error& error) {
+  double hash = 0;
+  const auto add = [&](const char* text) {
+    for (; *text; ++text) hash = std::fmod(hash * 31 + *text, 1e9);
+  };
+  add(typeid(error).name());
+  // In others' messages numbers may differ: versions count from other starts.
+  if (dynamic_cast<const IndexError*>(&error)) add(error.what());
+  w.log.push_back(hash);
+  ++totals().errors;
+}
+
+bool is_positive(const Tensor& x) {
+  try {
+    return x.to(DType::F64).sum().item<double>() > 0;
+  } catch (const Error&) {
+    return false;
+  }
+}
 
 Tensor fit(const Tensor& x, const Tensor& like) {
   return broadcast_together(x.sizes(), like.sizes()) ? x : x.sum();
@@ -221,6 +244,123 @@ void host_write(Tensor x, double value) {
   if (x.ndim() == 0) x.set({}, value);
   if (x.ndim() == 1) x.set({0}, value);
   if (x.ndim() == 2) x.set({0, -1}, value);
+}
+
+void poke(Tensor x, double value) {
+  if (x.numel() == 0 || x.dtype() != DType::F32) return;
+  x.mutable_data<float>()[0] = static_cast<float>(value);
+}
+
+Tensor rewritten(const Tensor& x, const Tensor& from, int64_t number, int64_t part) {
+  Tensor copy = floating(x) * 1.5;
+  if (copy.ndim() == 0) return copy.add_(1);
+  Tensor view = copy.slice(axis(copy, number), part % 2, 100, 1 + number % 2);
+  if (part == 0) view.copy_(into(from, view));
+  if (part == 1) view.mul_(into(from, view));
+  if (part == 2) view.add_(view.detach());
+  if (part == 3) copy.transpose(0, -1).select(0, 0).fill_(0.5);
+  return copy * 2 + copy;
+}
+
+Tensor traced(const Tensor& x, double value) {
+  ETCH_TRACED();
+  const Tensor y = x * value;
+  return y + y.sigmoid();
+}
+
+void optimizer_step(World& w, int64_t number, double rate) {
+  const size_t which = static_cast<size_t>(wrap(number, 4));
+  std::shared_ptr<optim::Optimizer>& optimizer = w.optimizers[which];
+  if (!optimizer) {
+    const std::vector<Tensor> all(w.params.begin(), w.params.end() - (number > 3));
+    if (which == 0)
+      optimizer = std::make_shared<optim::Sgd>(all, optim::SgdOptions{.momentum = 0.9, .dampening = 0.1});
+    if (which == 1)
+      optimizer = std::make_shared<optim::Sgd>(
+          all, optim::SgdOptions{.momentum = 0.8, .weight_decay = 0.01, .nesterov = true});
+    if (which == 2) optimizer = std::make_shared<optim::Adam>(all, optim::AdamOptions{.weight_decay = 0.01});
+    if (which == 3) optimizer = std::make_shared<optim::AdamW>(all);
+  }
+  optimizer->set_lr(rate);
+  optimizer->step();
+  if (number % 2) optimizer->zero_grad(number < 4);
+}
+
+void clip(World& w) { w.log.push_back(optim::clip_grad_norm_(w.params, 0.7).item<float>()); }
+
+void recast(World& w, int64_t number, int64_t dtype) {
+  static constexpr DType kFloats[] = {DType::F32, DType::F64, DType::BF16, DType::F16};
+  const size_t at = static_cast<size_t>(wrap(number, static_cast<int64_t>(w.params.size())));
+  Tensor moved = no_grad([&] { return w.params[at].to(kFloats[wrap(dtype, 4)]).clone(); });
+  w.params[at] = moved.requires_grad_();
+}
+
+void load(World& w, double value) {
+  NoGrad guard;
+  for (Tensor& p : w.params) p.copy_(cast(full(p.sizes(), value), 0).to(p.dtype()));
+  for (size_t i : {1, 2}) w.buffers[i].copy_(full(w.buffers[i].sizes(), 0.5 + value * value));
+}
+
+void leaf_hook(World& w, const Tensor& x) {
+  if (!x.requires_grad() || !x.is_leaf() || w.log.size() > 500) return;
+  Tensor hooked = x;
+  hooked.register_hook([&w](const Tensor& g) {
+    w.buffers[2].add_(g.to(DType::F32).sum());
+    return g * 0.5;
+  });
+}
+
+Tensor retained(const Tensor& x) {
+  Tensor middle = floating(x) * 0.5;
+  if (!middle.requires_grad()) return middle;
+  middle.retain_grad();
+  middle.tanh().sum().backward();
+  return middle.grad().detach();
+}
+
+Tensor extreme(const Tensor& x, int64_t number) {
+  const Tensor ones = logical_not(x.isnan());
+  switch (wrap(number, 4)) {
+    case 0:
+      return ones.to(DType::I64) * std::numeric_limits<int64_t>::max() + x.numel();
+    case 1:
+      return ones.to(DType::I32) * std::numeric_limits<int32_t>::min() - 1;
+    case 2:
+      return ones.to(DType::U8) * 200 + 100;
+    default:
+      return (ones.to(DType::I64) * 3037000500).square().neg();
+  }
+}
+
+Tensor bad_lookup(const Tensor& x, int64_t number) {
+  const Tensor y = rows(x);
+  const std::vector<int64_t> list = {0, number % 2 ? y.size(0) : -1, 0};
+  if (number % 3 == 0) return y.gather(0, from_vector(list, {3, 1}));
+  if (number % 3 == 1) return y.index_add(0, from_vector(list), zeros({3, y.size(1)}));
+  return y.index_select(0, from_vector(list));
+}
+
+Tensor bad_labels(const Tensor& x, int64_t number) {
+  const Tensor y = rows(x);
+  std::vector<int64_t> list(static_cast<size_t>(y.size(0)), 0);
+  list.back() = number % 2 ? y.size(1) : -7;
+  return cross_entropy(y, from_vector(list));
+}
+
+Tensor divided_by_zeros(const Tensor& x, int64_t number) {
+  const Tensor whole = logical_not(rows(x).isnan()).to(DType::I64);
+  return number % 2 ? floor_divide(whole, whole - whole) : remainder(whole + 3, whole * 0);
+}
+
+void bad_write(Tensor x, int64_t number) {
+  x.add_(into(zeros({}), x));  // what cannot be written at all says so here
+  // A storage that already has its bytes keeps them when the write fails.
+  flush();
+  const Tensor wrong = number % 3 == 0   ? bad_lookup(x, number)
+                       : number % 3 == 1 ? bad_labels(x, number)
+                                         : divided_by_zeros(x, number);
+  x.add_(into(wrong, x));
+  flush();
 }
 
 }  // namespace etch::fuzz

@@ -2,12 +2,30 @@
 #pragma once
 
 #include "eager/functional.h"
+#include "jit/compile.h"
+#include "runtime/error.h"
 #include "tests/jit/program_generator.h"
 
 namespace etch::fuzz {
 
 /// Leaves a body in mid-course.
 struct Stop {};
+
+/// Notes in the log what kind of error it was, and of those that data raise the message as well.
+void note(World& w, const Error& error);
+/// Runs it; notes an error instead of letting it pass, and returns whether there was none.
+template <class F>
+bool attempt(World& w, F&& f) {
+  try {
+    f();
+    return true;
+  } catch (const Error& error) {
+    note(w, error);
+    return false;
+  }
+}
+/// Whether the sum of `x` is; false if it cannot be read.
+bool is_positive(const Tensor& x);
 
 /// `x`, or something made from it that broadcasts with `like`.
 Tensor fit(const Tensor& x, const Tensor& like);
@@ -52,5 +70,30 @@ void keep(World& w, const Tensor& x);
 /// A parameter gets new storage.
 void renew(World& w, int64_t number);
 void host_write(Tensor x, double value);
+/// Writes its first element through a raw pointer.
+void poke(Tensor x, double value);
+/// Elementwise through memory on the tape: part of a copy is overwritten, scaled, added to.
+Tensor rewritten(const Tensor& x, const Tensor& from, int64_t number, int64_t part);
+/// A function with ETCH_TRACED in it.
+Tensor traced(const Tensor& x, double value);
+/// One of Sgd with momentum, Sgd with Nesterov momentum, Adam, AdamW over the first parameters.
+void optimizer_step(World& w, int64_t number, double rate);
+void clip(World& w);
+/// A parameter becomes f64, bf16, f16 or f32.
+void recast(World& w, int64_t number, int64_t dtype);
+/// Overwrites all parameters and buffers, as loading a checkpoint does.
+void load(World& w, double value);
+void leaf_hook(World& w, const Tensor& x);
+Tensor retained(const Tensor& x);
+/// Integers at and beyond the ends of their range.
+Tensor extreme(const Tensor& x, int64_t number);
+
+// What data make impossible: indices and labels out of range, integer division by zero.
+
+Tensor bad_lookup(const Tensor& x, int64_t number);
+Tensor bad_labels(const Tensor& x, int64_t number);
+Tensor divided_by_zeros(const Tensor& x, int64_t number);
+/// The same, as a write of `into` that does not happen.
+void bad_write(Tensor into, int64_t number);
 
 }  // namespace etch::fuzz

@@ -1,0 +1,144 @@
+// Replays beside the reference interpreter.
+#include "tests/jit/program_checker.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "jit/executable.h"
+#include "runtime/error.h"
+#include "tests/jit/program_generator.h"
+#include "tracer/interpreter.h"
+
+namespace etch::fuzz {
+
+namespace {
+
+using Buffers = std::vector<std::vector<std::byte>>;
+
+std::string& disagreement() {
+  static std::string text;
+  return text;
+}
+
+// The same bytes with every floating element moved by about `share` of itself.
+std::vector<std::byte> nudged(std::vector<std::byte> bytes, DType dtype, double share) {
+  if (!is_floating(dtype)) return bytes;
+  visit_dtype(dtype, [&]<class T>() {
+    if constexpr (std::is_floating_point_v<T>)
+      for (size_t at = 0; at + sizeof(T) <= bytes.size(); at += sizeof(T)) {
+        T value;
+        std::memcpy(&value, bytes.data() + at, sizeof value);
+        value += static_cast<T>(static_cast<double>(value) * share * (at / sizeof(T) % 2 ? 1 : -1));
+        std::memcpy(bytes.data() + at, &value, sizeof value);
+      }
+  });
+  return bytes;
+}
+
+double item(const void* bytes, DType dtype, size_t at) {
+  double result = 0;
+  visit_dtype(dtype, [&]<class T>() {
+    T value;
+    std::memcpy(&value, static_cast<const char*>(bytes) + at * sizeof(T), sizeof value);
+    if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
+      result = static_cast<double>(to_float(value));
+    else
+      result = static_cast<double>(value);
+  });
+  return result;
+}
+
+class CheckedExecutable final : public jit::PlanExecutable {
+ public:
+  CheckedExecutable(Graph graph, Ref<jit::PlanExecutable> plan)
+      : graph_(std::move(graph)), plan_(std::move(plan)) {
+    live_ = plan_->live();
+    statistics_ = plan_->statistics();
+    final_graph_ = plan_->final_graph();
+  }
+  std::vector<jit::StepTime> step_times() const override { return plan_->step_times(); }
+  std::vector<double> kernel_ms() const override { return plan_->kernel_ms(); }
+
+  bool run(const Segment& segment) const override {
+    Buffers before = contents(segment, true);
+    if (!plan_->run(segment)) return false;
+    const Buffers after = contents(segment, false);
+    std::vector<InterpretedBuffer> rounded, exact, moved;
+    try {
+      rounded = interpret(graph_, before, segment.values);
+      exact = interpret(graph_, before, segment.values, {.round_to_dtype = false});
+      for (size_t b = 0; b < before.size(); ++b)
+        before[b] = nudged(std::move(before[b]), rounded[b].dtype, 3e-6);
+      moved = interpret(graph_, before, segment.values, {.round_to_dtype = false});
+    } catch (const Error& error) {
+      // Two dtypes in one buffer, or nudged data that an op refuses.
+      return true;
+    }
+    // Sums cancel: what counts is how large the values of the call are.
+    double largest = 0;
+    for (const InterpretedBuffer& buffer : exact)
+      for (double value : buffer.values)
+        if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+    for (size_t b = 0; b < after.size(); ++b)
+      compare(b, after[b], rounded[b], exact[b].values, moved[b].values, largest);
+    ++totals().interpreted;
+    return true;
+  }
+
+ private:
+  Buffers contents(const Segment& segment, bool before) const {
+    Buffers buffers(graph_.buffers.size());
+    for (size_t b = 0; b < buffers.size(); ++b) {
+      const GraphBuffer& buffer = graph_.buffers[b];
+      if (buffer.kind == GraphBuffer::Kind::Internal) continue;
+      if (buffer.kind == GraphBuffer::Kind::Output &&
+          (before || !segment.live[static_cast<size_t>(buffer.number)]))
+        continue;
+      const Storage& storage = *segment.storages[static_cast<size_t>(buffer.number)];
+      buffers[b].resize(static_cast<size_t>(buffer.bytes));
+      if (buffer.bytes) std::memcpy(buffers[b].data(), storage.raw_data(), buffers[b].size());
+    }
+    return buffers;
+  }
+
+  void compare(size_t b, const std::vector<std::byte>& got, const InterpretedBuffer& rounded,
+               const std::vector<double>& exact, const std::vector<double>& moved, double largest) const {
+    const size_t count = rounded.values.size();
+    if (got.empty() || exact.size() != count || moved.size() != count ||
+        got.size() < count * item_size(rounded.dtype))
+      return;
+    const double unit = rounded.dtype == DType::BF16 ? 8e-3 : rounded.dtype == DType::F16 ? 1e-3 : 1e-5;
+    for (size_t i = 0; i < count; ++i) {
+      const double value = item(got.data(), rounded.dtype, i);
+      const double want = rounded.values[i];
+      const bool settled =
+          std::isnan(want) == std::isnan(exact[i]) && std::isnan(want) == std::isnan(moved[i]);
+      if (!settled || (std::isnan(want) && std::isnan(value)) || value == want) continue;
+      const double spread = std::max(std::abs(want - exact[i]), std::abs(exact[i] - moved[i]));
+      const double allowed = is_floating(rounded.dtype) ? 100 * spread + unit * largest : spread;
+      if (std::abs(value - want) <= allowed || std::isnan(spread) || std::isinf(spread)) continue;
+      if (disagreement().empty())
+        disagreement() =
+            concat({"buffer %", static_cast<int64_t>(b), " element ", static_cast<int64_t>(i), ": ", value,
+                    ", the interpreter has ", want, " (", exact[i], " unrounded) in\n", print(graph_)});
+      return;
+    }
+  }
+
+  Graph graph_;
+  Ref<jit::PlanExecutable> plan_;
+};
+
+}  // namespace
+
+Ref<Executable> checked_compile(const Path& path, const LiveSet& live, const CompileOptions& options) {
+  Graph graph = build_graph(path, live);
+  Ref<jit::PlanExecutable> plan = jit::compile_graph(graph, live, options);
+  return Ref<Executable>(new CheckedExecutable(std::move(graph), std::move(plan)));
+}
+
+std::string take_disagreement() { return std::exchange(disagreement(), {}); }
+
+}  // namespace etch::fuzz

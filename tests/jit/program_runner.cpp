@@ -1,0 +1,404 @@
+// Running random programs: the world they live in, what is compared after each call.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <typeinfo>
+
+#include "jit/compile.h"
+#include "jit/executable.h"
+#include "nn/optim.h"
+#include "runtime/config.h"
+#include "tests/jit/program_checker.h"
+#include "tests/jit/program_helpers.h"
+#include "tests/jit/program_table.h"
+
+namespace etch::fuzz {
+
+namespace {
+
+int trips(const Statement& s, const Values& v, int call, int done) {
+  switch (s.guard) {
+    case Statement::Guard::None:
+      return 1;
+    case Statement::Guard::Call:
+      return call % s.guard_a == s.guard_b;
+    case Statement::Guard::Value:
+      return is_positive(v(s.guard_a));
+    case Statement::Guard::Loop:
+      return (call + s.guard_b) % (s.guard_a + 1);
+    case Statement::Guard::ValueLoop:
+      return done < 3 && is_positive(v(s.guard_a)) ? done + 1 : done;
+  }
+  return 0;
+}
+
+class Walker {
+ public:
+  /// `raised`, if given: what raises an error is set.
+  Walker(const Program& program, World& w, Values& v, int call, std::vector<Tensor>& out,
+         std::vector<bool>* raised)
+      : statements_(program.statements), w_(w), v_(v), call_(call), out_(out), raised_(raised) {}
+  void run(size_t begin, size_t end) {
+    for (size_t i = begin; i < end;) {
+      const Statement& s = statements_[i];
+      const size_t last = block_end(statements_, i, end);
+      const bool guarded = s.guard != Statement::Guard::None;
+      const bool again = s.guard == Statement::Guard::ValueLoop;
+      int times = trips(s, v_, call_, 0);
+      for (int done = 0; done < times; ++done, times = again ? trips(s, v_, call_, done) : times) {
+        run_one(s);
+        if (guarded) run(i + 1, last);
+      }
+      i = guarded ? last : i + 1;
+    }
+  }
+
+ private:
+  void run_one(const Statement& s) {
+    const auto body = [&] { forms()[static_cast<size_t>(s.form)].run(w_, v_, call_, out_, s); };
+    if (s.is_uncaught)
+      body();
+    else if (!attempt(w_, body) && raised_)
+      (*raised_)[static_cast<size_t>(&s - statements_.data())] = true;
+  }
+
+  const std::vector<Statement>& statements_;
+  World& w_;
+  Values& v_;
+  int call_;
+  std::vector<Tensor>& out_;
+  std::vector<bool>* raised_;
+};
+
+// Some inputs become windows of others, of what outlives calls, or earlier outputs.
+void alias(std::vector<Tensor>& inputs, Dice& dice, int64_t batch, const World& w,
+           const std::vector<Tensor>& outputs) {
+  if (dice.one_in(2)) {
+    const int64_t start = dice.below(7);
+    inputs[0] = w.table.slice(0, start, start + batch);
+  }
+  switch (dice.below(5)) {
+    case 0:
+      if (batch > 0) inputs[1] = inputs[0].select(0, batch - 1);
+      break;
+    case 1:
+      inputs[1] = w.table.select(0, dice.below(4));
+      break;
+    case 2:
+      if (!outputs.empty() && outputs.back().defined()) inputs[1] = outputs.back().detach();
+      break;
+    case 3:
+      inputs[1] = w.params[1].detach();
+      break;
+    default:
+      break;
+  }
+}
+
+std::vector<Tensor> inputs_of(const Program& program, int call, const World& w,
+                              const std::vector<Tensor>& outputs) {
+  Dice dice(program.seed + 1000003 * static_cast<uint64_t>(call + 1));
+  const int64_t batch = program.batches[static_cast<size_t>(call)], width = program.width;
+  static const float kWild[] = {std::nanf(""),
+                                std::numeric_limits<float>::infinity(),
+                                -std::numeric_limits<float>::infinity(),
+                                -0.0f,
+                                1e-42f,
+                                3e38f,
+                                70000.0f};
+  const auto floats = [&](int64_t count) {
+    std::vector<float> values;
+    for (int64_t i = 0; i < count; ++i)
+      values.push_back(program.wild && dice.one_in(6) ? kWild[dice.below(7)]
+                                                      : static_cast<float>(dice.unit() * 4 - 2));
+    return values;
+  };
+  std::vector<int64_t> integers;
+  for (int64_t i = 0; i < batch; ++i) integers.push_back(dice.below(program.wild ? 1 << 30 : 7) - 3);
+  std::vector<Tensor> inputs;
+  inputs.push_back(from_vector(floats(batch * width), {batch, width}));
+  inputs.push_back(from_vector(floats(width)));
+  inputs.push_back(from_vector(integers));
+  inputs.push_back(from_vector(floats(batch * width), {batch, width}) > 0);
+  inputs.push_back(from_vector(floats(1), {}, {.dtype = DType::F64}));
+  inputs.push_back(from_vector(floats(batch), {batch, 1}, {.dtype = DType::F16}));
+  if (program.aliases) alias(inputs, dice, batch, w, outputs);
+  if (program.leaves)
+    for (size_t i : {0, 1}) inputs[i] = inputs[i].detach().requires_grad_(is_floating(inputs[i].dtype()));
+  return inputs;
+}
+
+// One thing that is compared after a call.
+struct Fact {
+  std::string what;
+  std::string bytes;  // canonical
+};
+
+template <class T>
+void append_canonical(std::string& bytes, const void* data, int64_t count) {
+  const T* values = static_cast<const T*>(data);
+  for (int64_t i = 0; i < count; ++i) {
+    T value = values[i];
+    if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
+      if (std::isnan(to_float(value))) value = T{};
+      const char tag = std::isnan(to_float(values[i])) ? 'n' : ' ';
+      bytes += tag;
+    } else if constexpr (std::is_floating_point_v<T>) {
+      if (value != value) value = std::numeric_limits<T>::quiet_NaN();
+    }
+    bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+}
+
+void add_tensor(std::vector<Fact>& facts, const std::string& what, const Tensor& tensor) {
+  if (!tensor.defined()) {
+    facts.push_back({what, "undefined"});
+    return;
+  }
+  NoGrad guard;
+  Fact fact{concat({what, " ", name(tensor.dtype()), to_string(tensor.sizes()), " strides ",
+                    to_string(tensor.strides()), tensor.requires_grad() ? " on the tape" : ""}),
+            ""};
+  try {
+    const Tensor dense = tensor.detach().contiguous();
+    const char* data = static_cast<const char*>(dense.storage().data_for_read()) +
+                       dense.storage_offset() * static_cast<int64_t>(item_size(dense.dtype()));
+    visit_dtype(dense.dtype(), [&]<class T>() { append_canonical<T>(fact.bytes, data, dense.numel()); });
+  } catch (const Error& error) {
+    fact.bytes = concat({"unusable: ", typeid(error).name()});
+  }
+  facts.push_back(std::move(fact));
+}
+
+void add_tensors(std::vector<Fact>& facts, const std::string& what, const std::vector<Tensor>& tensors) {
+  facts.push_back({concat({"count of ", what}), std::to_string(tensors.size())});
+  for (size_t i = 0; i < tensors.size(); ++i)
+    add_tensor(facts, concat({what, " ", static_cast<int64_t>(i)}), tensors[i]);
+}
+
+std::vector<Fact> facts_of(const World& w, const std::vector<Tensor>& inputs, const std::vector<Tensor>& out,
+                           const std::string& ending) {
+  std::vector<Fact> facts{{"ending", ending}};
+  add_tensors(facts, "input", inputs);
+  std::vector<Tensor> input_grads;
+  for (const Tensor& x : inputs) input_grads.push_back(x.grad());
+  add_tensors(facts, "input gradient", input_grads);
+  add_tensors(facts, "output", out);
+  add_tensors(facts, "parameter", w.params);
+  std::vector<Tensor> grads;
+  for (const Tensor& p : w.params) grads.push_back(p.grad());
+  add_tensors(facts, "gradient", grads);
+  add_tensors(facts, "momentum", w.momenta);
+  add_tensors(facts, "second moment", w.second_moments);
+  add_tensors(facts, "buffer", w.buffers);
+  add_tensors(facts, "kept", w.kept);
+  add_tensor(facts, "table", w.table);
+  for (const auto& optimizer : w.optimizers)
+    if (optimizer)
+      for (const auto& [name, tensor] : optimizer->state_dict())
+        add_tensor(facts, concat({"optimizer state ", name}), tensor);
+  Fact log{"host log", ""};
+  append_canonical<double>(log.bytes, w.log.data(), static_cast<int64_t>(w.log.size()));
+  facts.push_back(log);
+  Fact raw{"raw memory", ""};
+  append_canonical<float>(raw.bytes, w.raw.data(), static_cast<int64_t>(w.raw.size()));
+  facts.push_back(raw);
+  const PhiloxState shared = default_generator().state(), own = w.own.state();
+  facts.push_back({"generators", concat({shared.seed, " ", shared.offset, " ", own.seed, " ", own.offset})});
+  return facts;
+}
+
+std::string hex(const std::string& bytes, size_t at) {
+  std::string text;
+  for (at &= ~size_t{7}; at < bytes.size() && text.size() < 32; ++at)
+    text += concat({text.size() % 9 == 8 ? " " : "", std::string(1, "0123456789abcdef"[bytes[at] >> 4 & 15]),
+                    std::string(1, "0123456789abcdef"[bytes[at] & 15])});
+  return text;
+}
+
+std::string difference(const std::vector<Fact>& eager, const std::vector<Fact>& compiled) {
+  for (size_t i = 0; i < std::min(eager.size(), compiled.size()); ++i) {
+    if (eager[i].what != compiled[i].what)
+      return concat({"eager has ", eager[i].what, ", compiled has ", compiled[i].what});
+    if (eager[i].bytes != compiled[i].bytes) {
+      std::string text = concat({eager[i].what, " differs"});
+      const std::string &a = eager[i].bytes, &b = compiled[i].bytes;
+      const size_t at =
+          static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
+      text += concat({" from byte ", uint64_t{at}, " of ", uint64_t{a.size()}, " on: ", hex(a, at),
+                      ", compiled ", hex(b, at)});
+      return text;
+    }
+  }
+  return "";
+}
+
+// Settings of one run; the old ones come back.
+class Settings {
+ public:
+  Settings(bool disable, const Mode& mode) : old_(config()) {
+    config().disable = disable;
+    config().skip_passes = mode.skip_passes;
+    config().poison = mode.poison;
+    config().verify = true;
+    if (!mode.compile_kernels) config().cxx = "none";
+  }
+  ~Settings() { config() = old_; }
+
+ private:
+  Config old_;
+};
+
+class Run {
+  using Step = std::function<void(Values&, int, std::vector<Tensor>&)>;
+
+ public:
+  Run(const Program& program, const Mode& mode, const Body& body, bool eager)
+      : program_(program),
+        mode_(mode),
+        eager_(eager),
+        world_(program.seed, program.width),
+        state_(PhiloxState{program.seed, 0}),
+        step_(compile(
+            Step(
+                [this, &body](Values& v, int call, std::vector<Tensor>& out) { body(world_, v, call, out); }),
+            {.name = "random program", .compile_at = program.compile_at, .max_paths = program.max_paths})) {
+    world_.nested = compile([](const Tensor& x) { return (x * 2.0).tanh() + 1.0; }, {.name = "nested"});
+    world_.nested_update = compile(
+        [&w = world_](const Tensor& x) {
+          const Tensor total = x.detach().to(DType::F32).sum();
+          Tensor written = w.buffers[1];
+          written.mul_(0.5).add_(total * 0.01);
+          return x + written.sum();
+        },
+        {.name = "nested update"});
+    world_.nested_stop = compile(
+        [&w = world_](const Tensor& x) -> Tensor {
+          Tensor written = w.buffers[1];
+          written.add_(1);
+          const Tensor dropped = x * 2;
+          throw Stop();
+        },
+        {.name = "nested stop"});
+    world_.recursive = compile(
+        [&w = world_](const Tensor& x, int depth) {
+          return depth > 0 ? w.recursive(x * 0.5, depth - 1) + x : x.tanh();
+        },
+        {.name = "recursive"});
+    // After compile() has registered the one that it needs.
+    register_compiler(mode.interpret && !program.wild ? checked_compile : jit::compile_path);
+  }
+
+  std::vector<Fact> call(int number) {
+    Settings settings(eager_, mode_);
+    default_generator().set_state(state_);
+    std::vector<Tensor> out;
+    std::string ending = "returned";
+    const std::vector<Tensor> inputs = inputs_of(program_, number, world_, kept_outputs_);
+    {
+      Values values(inputs);
+      try {
+        step_(values, number, out);
+      } catch (const Stop&) {
+        ending = "stopped";
+      } catch (const std::exception& error) {
+        ending = concat({"threw ", error.what()});
+      }
+    }
+    state_ = default_generator().state();
+    kept_outputs_.insert(kept_outputs_.end(), out.begin(), out.end());
+    std::vector<Fact> facts = facts_of(world_, inputs, kept_outputs_, ending);
+    ++totals().calls;
+    return facts;
+  }
+
+  /// Why a path could not be compiled, if one could not.
+  std::string compile_error() const {
+    const auto json = nlohmann::json::parse(step_.explain_json());
+    for (const auto& path : json["paths"])
+      if (path["stays_eager_because"] != "") return path["stays_eager_because"];
+    return "";
+  }
+
+  ~Run() {
+    if (eager_) return;
+    totals().compiles += step_.compile_count();
+    totals().compiled_flushes += step_.compiled_calls();
+    totals().eager_flushes += step_.eager_calls();
+  }
+
+ private:
+  const Program& program_;
+  Mode mode_;
+  bool eager_;
+  World world_;
+  PhiloxState state_;
+  std::vector<Tensor> kept_outputs_;  // outputs of earlier calls must not change
+  Compiled<Step> step_;
+};
+
+Body body_of(const Program& program, std::vector<bool>* raised = nullptr) {
+  return [&program, raised](World& w, Values& v, int call, std::vector<Tensor>& out) {
+    Walker(program, w, v, call, out, raised).run(0, program.statements.size());
+  };
+}
+
+}  // namespace
+
+World::World(uint64_t seed, int width) : raw(4, 1.5f), own(seed + 7) {
+  Dice dice(seed ^ 0xABCDEF);
+  const auto random = [&](const Dims& sizes) {
+    std::vector<float> values;
+    for (int64_t i = 0; i < num_elements(sizes); ++i)
+      values.push_back(static_cast<float>(dice.unit() * 2 - 1));
+    return from_vector(values, sizes);
+  };
+  params = {random({width, width}), random({width}), random({1}), random({width, 3})};
+  for (Tensor& p : params) {
+    momenta.push_back(zeros_like(p));
+    second_moments.push_back(zeros_like(p));
+    p.requires_grad_();
+  }
+  buffers = {random({6, width}), random({width}), ones({width}), arange(0, 5)};
+  blob = from_blob(raw.data(), {4});
+  table = random({24, width});
+}
+
+void Values::set(int number, Tensor value) {
+  if (value.ndim() > 4 || value.numel() > 2000) value = value.sum();
+  if (values_.size() <= static_cast<size_t>(number)) values_.resize(static_cast<size_t>(number) + 1);
+  values_[static_cast<size_t>(number)] = std::move(value);
+}
+
+Totals& totals() {
+  static Totals all;
+  return all;
+}
+
+std::optional<std::string> compare(const Program& program, const Mode& mode, const Body& body) {
+  ++totals().programs;
+  Run eager(program, mode, body, true), compiled(program, mode, body, false);
+  for (int call = 0; call < program.calls; ++call) {
+    const std::string text = difference(eager.call(call), compiled.call(call));
+    if (!text.empty()) return concat({"call ", call, ": ", text});
+  }
+  std::string error = compiled.compile_error();
+  if (error.empty() && mode.interpret) error = take_disagreement();
+  return error.empty() ? std::optional<std::string>() : concat({"compiling: ", error});
+}
+
+std::vector<bool> statements_that_raise(const Program& program) {
+  std::vector<bool> raised(program.statements.size());
+  const Body body = body_of(program, &raised);
+  Run eager(program, {}, body, true);
+  for (int call = 0; call < program.calls; ++call) eager.call(call);
+  return raised;
+}
+
+std::optional<std::string> find_difference(const Program& program, const Mode& mode) {
+  return compare(program, mode, body_of(program));
+}
+
+}  // namespace etch::fuzz
