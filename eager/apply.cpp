@@ -207,14 +207,4 @@ DType result_type(std::span<const Arg> operands) {
   return scalar ? kDefaults[static_cast<int>(*scalar)] : DType::F32;
 }
 
-void check_in_place(std::string_view op, const Tensor& tensor) {
-  if (!grad_enabled() || !tensor.requires_grad()) return;
-  ETCH_CHECK(!tensor.is_leaf(), AutogradError, op,
-             ": expected a tensor that may be written in place, got a leaf that ",
-             "requires gradients; use no_grad, or the op without the underscore");
-  ETCH_CHECK(!tensor.impl().is_view, AutogradError, op,
-             ": expected a tensor that owns its elements, got a view that ",
-             "requires gradients; use the op without the underscore");
-}
-
 }  // namespace etch

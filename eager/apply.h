@@ -31,7 +31,8 @@ Tensor make_empty(const Geometry& geometry, DType dtype, Device device,
 /// Another window on the same storage, not on the tape.
 Tensor make_view(const Tensor& base, const Geometry& geometry, int64_t offset);
 
-/// In-place on this tensor is allowed by the tape; throws AutogradError naming `op` otherwise.
-void check_in_place(std::string_view op, const Tensor& tensor);
+/// In-place on this tensor is allowed by the tape, with a value that is (`source_on_tape`) on the tape or
+/// not; throws AutogradError naming `op` otherwise.
+void check_in_place(std::string_view op, const Tensor& tensor, bool source_on_tape);
 
 }  // namespace etch

@@ -176,6 +176,7 @@ class PointwiseNode final : public TapeNode {
     }
   }
 
+  bool saves_output() const { return saves_output_; }
   // The output is saved once it has its tape node.
   void save_output(const Tensor& output) {
     if (saves_output_) saved_output_ = SavedTensor::output(output, etch::name(op_));
@@ -227,14 +228,16 @@ Ref<TapeNode> make_pointwise_node(Op op, std::span<const Arg> operands, const Te
   return Ref<TapeNode>::first(new PointwiseNode(op, operands, output));
 }
 
+bool saves_output(const TapeNode& node) { return static_cast<const PointwiseNode&>(node).saves_output(); }
+
 void attach_pointwise_node(const Ref<TapeNode>& node, const Tensor& output) {
   if (!node) return;
   set_grad_fn(output, node, 0);
   static_cast<PointwiseNode&>(*node).save_output(output);
 }
 
-void replace_pointwise_node(const Ref<TapeNode>& node, const Tensor& written) {
-  replace_grad_fn(written, node);
+void replace_pointwise_node(const Ref<TapeNode>& node, const Tensor& written, bool reads_written) {
+  rewrite_history(written, node, reads_written);
   if (node) static_cast<PointwiseNode&>(*node).save_output(written);
 }
 

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "eager/apply.h"
+#include "eager/tape.h"
 #include "tracer/recorder.h"
 
 namespace etch {
@@ -50,7 +51,7 @@ const void* Tensor::read_pointer(DType expected, SourceLocation where) const {
 void* Tensor::write_pointer(DType expected, SourceLocation where) {
   ETCH_CHECK(expected == dtype(), DTypeError, "mutable_data: expected ", name(dtype()), ", got ",
              name(expected), "; convert with to(dtype)");
-  check_in_place("mutable_data", *this);
+  check_in_place("mutable_data", *this, false);
   Recorder::note_host_access(where);
   storage().last_writer = Storage::kNoWriter;
   return static_cast<char*>(storage().data_for_write()) +
@@ -91,7 +92,7 @@ ETCH_INSTANTIATE(bool)
 void Tensor::set(std::initializer_list<int64_t> index, Scalar value, SourceLocation where) {
   ETCH_CHECK(static_cast<int>(index.size()) == ndim(), IndexError, "set: expected ", ndim(),
              " positions, got ", static_cast<int64_t>(index.size()));
-  check_in_place("set", *this);
+  check_in_place("set", *this, false);
   int64_t at = impl().offset;
   int axis = 0;
   for (int64_t position : index) {
@@ -114,6 +115,11 @@ void Tensor::set(std::initializer_list<int64_t> index, Scalar value, SourceLocat
       *to = value.to<To>();
     }
   });
+  if (grad_enabled() && !is_leaf()) {
+    const Tensor element = no_grad([&] { return make_view(*this, {}, at); });
+    element.impl().base = impl().base ? impl().base : impl_;
+    rewrite_history(element, {}, false);  // the old value no longer matters
+  }
 }
 
 }  // namespace etch

@@ -63,10 +63,15 @@ Tensor Tensor::scatter_add(int64_t axis, const Tensor& positions, const Tensor& 
   Tensor y = apply(Op::scatter_add, {*this, index, source.to(dtype())}, AxisAttrs(at).pack(), dtype());
   if (needs_tape({this, &source}))
     record_on_tape("scatter_add", {this, &source}, {&y},
-                   [at, index = SavedTensor(index, "scatter_add"), type = source.dtype()](
-                       std::span<const Tensor> gradients, InputGradients inputs) {
+                   [at, index = SavedTensor(index, "scatter_add"), type = source.dtype(),
+                    from = source.sizes()](std::span<const Tensor> gradients, InputGradients inputs) {
                      inputs.set(0, gradients[0]);
-                     if (inputs.needs(1)) inputs.set(1, gradients[0].gather(at, index.unpack()).to(type));
+                     if (!inputs.needs(1)) return;
+                     const Tensor used = gradients[0].gather(at, index.unpack()).to(type);
+                     std::vector<std::pair<int64_t, int64_t>> unused;  // of a source larger than the index
+                     for (int i = from.size() - 1; i >= 0; --i)
+                       unused.emplace_back(0, from[i] - used.sizes()[i]);
+                     inputs.set(1, used.sizes() == from ? used : pad(used, unused));
                    });
   return y;
 }

@@ -66,12 +66,7 @@ Tensor& pointwise_in_place(Op op, Tensor& self, std::span<Arg> operands) {
              ": expected distinct elements, got a broadcast tensor of strides ", to_string(self.strides()),
              "; clone() it first");
   const bool tape = wants_tape(operands);
-  if (grad_enabled() && self.requires_grad()) check_in_place(function(), self);
-  if (tape && !self.requires_grad())
-    ETCH_CHECK(!self.impl().is_view, AutogradError, function(),
-               ": expected a tensor that owns its elements, got a view written with a value that requires "
-               "gradients; use "
-               "the op without the underscore");
+  if (tape) check_in_place(function(), self, tape);
   const DType dtype = compute_in(op, result_type(operands));
   ETCH_CHECK(info(op).rule != DTypeRule::Numeric || dtype != DType::Bool, DTypeError, function(),
              ": expected a numeric dtype, got bool");
@@ -83,8 +78,10 @@ Tensor& pointwise_in_place(Op op, Tensor& self, std::span<Arg> operands) {
   cast_operands(op, operands, dtype, casts);
   // Made before the write: it saves versions from before, and edges to what this tensor was.
   const Ref<TapeNode> node = tape ? make_pointwise_node(op, operands, self) : Ref<TapeNode>();
+  // A result that backward needs would be lost by writing any other part of the base.
+  if (node && self.impl().base && saves_output(*node)) return self.copy_(pointwise(op, operands));
   apply(op, operands, {}, dtype, {&self, 1});
-  if (tape) replace_pointwise_node(node, self);
+  if (tape) replace_pointwise_node(node, self, /*reads_written=*/true);
   return self;
 }
 
@@ -105,10 +102,11 @@ Tensor& pointwise_in_place(Op op, Tensor& self, std::span<Arg> operands) {
 #define ETCH_COMPOSITE(...)
 #include "tracer/ops.def"
 
-#define ETCH_DEFINE_UNARY(name) \
+#undef ETCH_METHOD_1
+#define ETCH_METHOD_1(name) \
   Tensor Tensor::name() const { return etch::name(*this); }
-ETCH_UNARY_METHODS(ETCH_DEFINE_UNARY)
-#undef ETCH_DEFINE_UNARY
+#define ETCH_POINTWISE(name, arity, ...) ETCH_METHOD_##arity(name)
+#include "tracer/ops.def"
 
 Tensor Tensor::pow(const Arg& exponent) const {
   // x^2 is a product: exact, fast, and a different op in the stream.
@@ -141,12 +139,12 @@ Tensor& Tensor::relu_() {
 }
 
 Tensor& Tensor::fill_(Scalar value) {
-  check_in_place("fill_", *this);
   ETCH_CHECK(!may_self_overlap(impl().geometry), ShapeError,
-             "fill_: expected distinct elements, got a broadcast tensor");
+             "fill_: expected distinct elements, got a broadcast tensor; clone() it first");
+  check_in_place("fill_", *this, false);
   const Arg operand(value);
   apply(Op::copy, {&operand, 1}, pack_sizes(sizes()), dtype(), {this, 1});
-  if (grad_enabled() && !is_leaf()) replace_grad_fn(*this, {});  // the old value no longer matters
+  if (grad_enabled() && !is_leaf()) rewrite_history(*this, {}, false);  // the old value no longer matters
   return *this;
 }
 
@@ -155,16 +153,13 @@ Tensor& Tensor::copy_(const Tensor& source) {
              "copy_: expected a source that broadcasts to ", etch::to_string(sizes()), ", got ",
              etch::to_string(source.sizes()));
   ETCH_CHECK(!may_self_overlap(impl().geometry), ShapeError,
-             "copy_: expected distinct elements, got a broadcast tensor");
-  check_in_place("copy_", *this);
+             "copy_: expected distinct elements, got a broadcast tensor; clone() it first");
   const Arg operand(source);
   const bool tape = wants_tape({&operand, 1});
-  ETCH_CHECK(!tape || !impl().is_view, AutogradError,
-             "copy_: expected a tensor that owns its elements, got a view written with a value that requires "
-             "gradients; use concat or where");
+  check_in_place("copy_", *this, tape);
   const Ref<TapeNode> node = tape ? make_pointwise_node(Op::copy, {&operand, 1}, *this) : Ref<TapeNode>();
   apply(Op::copy, {&operand, 1}, {}, dtype(), {this, 1});
-  if (tape || (grad_enabled() && !is_leaf())) replace_pointwise_node(node, *this);
+  if (tape || (grad_enabled() && !is_leaf())) replace_pointwise_node(node, *this, /*reads_written=*/false);
   return *this;
 }
 

@@ -34,8 +34,17 @@ void TapeNode::destroy(TapeNode* node) {
   queue = nullptr;
 }
 
+namespace {
+// For questions, which never throw.
+void refresh_if_possible(TensorImpl& impl) {
+  if (is_stale_view(impl) && impl.base) [[unlikely]]
+    refresh_view(impl);
+}
+}  // namespace
+
 Edge edge_of(const Tensor& tensor) {
-  const TensorImpl& impl = tensor.impl();
+  TensorImpl& impl = tensor.impl();
+  refresh_if_possible(impl);
   if (impl.autograd && impl.autograd->grad_fn)
     return {impl.autograd->grad_fn, impl.autograd->output_index, {}};
   if (impl.requires_grad) return {{}, 0, tensor.ref()};
@@ -54,21 +63,15 @@ void forget_retained(TensorImpl& impl) {
   std::erase_if(impl.autograd->grad_fn->retained, [&](const auto& entry) { return entry.second == &impl; });
 }
 
-void replace_grad_fn(const Tensor& written, const Ref<TapeNode>& node) {
-  TensorImpl& impl = written.impl();
-  impl.storage->taped_version = impl.storage->version();
+void set_history(TensorImpl& impl, const Ref<TapeNode>& node) {
   if (!impl.autograd && !node) return;
   const bool retains = impl.autograd && impl.autograd->retains_grad;
   if (retains) forget_retained(impl);
-  set_grad_fn(written, node, 0);
+  if (!impl.autograd) impl.autograd = std::make_unique<AutogradMeta>();
+  impl.autograd->grad_fn = node;
+  impl.autograd->output_index = 0;
   impl.autograd->retains_grad = retains && node;
   if (impl.autograd->retains_grad) node->retained.push_back({0, &impl});
-}
-
-void refuse_stale_view(const Tensor& view) {
-  fail<AutogradError>(
-      "view: expected a view made after the last recorded in-place write to its base, got one of sizes ",
-      to_string(view.sizes()), " made before; make the view again, or use the op without the underscore");
 }
 
 std::string backward_name(std::string_view op) {
@@ -85,9 +88,22 @@ std::string backward_name(std::string_view op) {
   return text + "Backward";
 }
 
+namespace {
+// A view may be saved by a node that its base's later history leads to: with its base it would be a cycle.
+// Leaves that require gradients have no later history.
+Tensor without_base(const Tensor& tensor) {
+  const TensorImpl& impl = tensor.impl();
+  if (!impl.base || impl.base->requires_grad || impl.requires_grad) return tensor;
+  Tensor copy = make_view(tensor, impl.geometry, impl.offset);
+  if (impl.autograd && impl.autograd->grad_fn)
+    set_grad_fn(copy, impl.autograd->grad_fn, impl.autograd->output_index);
+  return copy;
+}
+}  // namespace
+
 SavedTensor::SavedTensor(const Tensor& tensor, std::string_view saver) : saver_(saver) {
   if (!tensor.defined()) return;
-  tensor_ = tensor;
+  tensor_ = without_base(tensor);
   version_ = tensor.storage().version();
   if (tensor.storage().category() == MemoryCategory::Temporary)
     tensor.storage().set_category(MemoryCategory::Activation);
@@ -140,7 +156,8 @@ Tensor reduce_to(const Tensor& gradient, const Dims& sizes, DType dtype) {
 // --- The tape's side of Tensor
 
 bool Tensor::requires_grad() const {
-  return impl().requires_grad || (impl_->autograd && impl_->autograd->grad_fn);
+  refresh_if_possible(impl());
+  return impl_->requires_grad || (impl_->autograd && impl_->autograd->grad_fn);
 }
 
 Tensor& Tensor::requires_grad_(bool value) {
@@ -152,7 +169,10 @@ Tensor& Tensor::requires_grad_(bool value) {
   return *this;
 }
 
-bool Tensor::is_leaf() const { return !(impl().autograd && impl_->autograd->grad_fn); }
+bool Tensor::is_leaf() const {
+  refresh_if_possible(impl());
+  return !(impl_->autograd && impl_->autograd->grad_fn);
+}
 
 const Tensor& Tensor::grad() const {
   static const Tensor* const kNone = new Tensor;
@@ -174,7 +194,10 @@ void Tensor::set_grad(Tensor grad) {
 std::string Tensor::grad_fn() const { return is_leaf() ? "" : impl().autograd->grad_fn->name(); }
 
 void Tensor::retain_grad() {
-  ETCH_CHECK(requires_grad(), AutogradError, "retain_grad: expected a tensor that requires gradients");
+  ETCH_CHECK(
+      requires_grad(), AutogradError,
+      "retain_grad: expected a tensor that requires gradients, got one of sizes ", etch::to_string(sizes()),
+      " that does not; call requires_grad_() on it or on what it is computed ", "from, outside no_grad");
   if (is_leaf()) return;
   impl().autograd->retains_grad = true;
   impl().autograd->grad_fn->retained.push_back({impl().autograd->output_index, impl_.get()});
@@ -187,7 +210,11 @@ Tensor Tensor::detach() const {
 }
 
 void Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) {
-  ETCH_CHECK(requires_grad(), AutogradError, "register_hook: expected a tensor that requires gradients");
+  ETCH_CHECK(
+      requires_grad(), AutogradError,
+      "register_hook: expected a tensor that requires gradients, got one of sizes ", etch::to_string(sizes()),
+      " that does not; call requires_grad_() on it or on what it is computed ", "from, outside no_grad");
+  ETCH_CHECK(hook, ValueError, "register_hook: expected a function, got an empty one");
   if (is_leaf()) {
     if (!impl().autograd) impl().autograd = std::make_unique<AutogradMeta>();
     impl().autograd->leaf_hooks.push_back(std::move(hook));

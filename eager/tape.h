@@ -98,13 +98,18 @@ class SavedTensor {
   std::string_view saver_;
 };
 
-[[noreturn]] void refuse_stale_view(const Tensor& view);
-/// Whether an op over this tensor must be recorded, while gradients are enabled. Throws AutogradError for a
-/// view of a tensor that the tape has seen written since: its history would be wrong.
+/// A view whose base, or another view of it, has been written on the tape since its history was looked up.
+inline bool is_stale_view(const TensorImpl& impl) {
+  return impl.is_view && impl.storage->taped_version > impl.view_version;
+}
+/// Gives a stale view the history it has now: a window of its base. Throws AutogradError for a view without a
+/// base, since its history would be wrong.
+void refresh_view(TensorImpl& view);
+/// Whether an op over this tensor must be recorded, while gradients are enabled. Throws as refresh_view().
 inline bool is_on_tape(const Tensor& tensor) {
-  const TensorImpl& impl = tensor.impl();
-  if (impl.is_view && impl.storage->taped_version > impl.view_version) [[unlikely]]
-    refuse_stale_view(tensor);
+  TensorImpl& impl = tensor.impl();
+  if (is_stale_view(impl)) [[unlikely]]
+    refresh_view(impl);
   return impl.requires_grad || (impl.autograd && impl.autograd->grad_fn);
 }
 /// Whether an op over these tensors must be recorded.
@@ -117,9 +122,12 @@ inline bool needs_tape(std::initializer_list<const Tensor*> tensors) {
 
 /// Makes `output` the given output of `node`.
 void set_grad_fn(const Tensor& output, Ref<TapeNode> node, int index);
-/// The same for a tensor that the op wrote in place (null: its history is dropped). Views made before are
-/// refused by the tape from now on.
-void replace_grad_fn(const Tensor& written, const Ref<TapeNode>& node);
+/// The same for a tensor that `node` wrote in place (null: with values that are not on the tape). The history
+/// of a view's base is rewritten instead, and its views follow when they are used next. `reads_written`: the
+/// first edge of `node` is the written tensor's own old value. Call it right after the write.
+void rewrite_history(const Tensor& written, const Ref<TapeNode>& node, bool reads_written);
+/// Makes `node` (or nothing) the history of `impl`; a gradient it retains is from now on its new value's.
+void set_history(TensorImpl& impl, const Ref<TapeNode>& node);
 /// Takes the tensor off its node's list of retained outputs.
 void forget_retained(TensorImpl& impl);
 

@@ -1,6 +1,7 @@
 // Tensor: a small value handle over a shared descriptor, with views, operators and the autograd tape.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -34,7 +35,10 @@ struct TensorImpl final : RefCounted {
   DType dtype = DType::F32;
   bool requires_grad = false;  ///< set by the user on a leaf; non-leaves have a grad_fn instead
   bool is_view = false;
-  uint32_t view_version = 0;  ///< of a view: the storage's version when it was made
+  uint32_t view_version = 0;  ///< of a view: the storage's version when its history was last looked up
+  /// Of a view made while gradients were enabled: the tensor that owns the elements, never a view with a base
+  /// itself. A write into either is part of the other's history.
+  Ref<TensorImpl> base;
   std::unique_ptr<AutogradMeta> autograd;
 
   TensorImpl();
@@ -75,6 +79,10 @@ struct TensorOptions {
   bool requires_grad = false;
 };
 
+/// Sizes written as plain numbers: zeros(2, 3), x.view(-1).
+template <class T>
+concept Extent = std::integral<T> && !std::same_as<T, bool>;
+
 struct BackwardOptions {
   bool retain_graph = false;
   bool create_graph = false;  ///< implies retain_graph
@@ -101,6 +109,7 @@ class Tensor {
   const Dims& strides() const { return impl().geometry.strides; }
   int64_t size(int64_t axis) const;
   int ndim() const { return impl().geometry.ndim(); }
+  int dim() const { return ndim(); }
   int64_t numel() const { return impl().geometry.numel(); }
   DType dtype() const { return impl().dtype; }
   Device device() const { return impl().storage->device(); }
@@ -132,14 +141,24 @@ class Tensor {
   /// PyTorch's manner: nested brackets, four digits, large tensors summarised.
   std::string to_string() const;
 
-  // Views: no copy, gradients flow back.
+  // Views: no copy, gradients flow back. Writing a view in place writes the tensor it looks at, and the tape
+  // follows: both take the new history, whichever of them was written.
 
   /// The same elements in other sizes; one size may be -1. Throws ShapeError where strides do not allow it.
   Tensor view(const Dims& sizes) const;
+  template <Extent... Sizes>
+  requires(sizeof...(Sizes) > 0) Tensor view(Sizes... sizes)
+  const { return view(Dims{static_cast<int64_t>(sizes)...}); }
   /// view() where possible, else of a contiguous copy.
   Tensor reshape(const Dims& sizes) const;
+  template <Extent... Sizes>
+  requires(sizeof...(Sizes) > 0) Tensor reshape(Sizes... sizes)
+  const { return reshape(Dims{static_cast<int64_t>(sizes)...}); }
   Tensor flatten(int64_t from = 0, int64_t to = -1) const;
   Tensor permute(const Dims& axes) const;
+  template <Extent... Axis>
+  requires(sizeof...(Axis) > 0) Tensor permute(Axis... axes)
+  const { return permute(Dims{static_cast<int64_t>(axes)...}); }
   Tensor transpose(int64_t axis_a, int64_t axis_b) const;
   /// The transpose of a matrix.
   Tensor t() const { return transpose(0, 1); }
@@ -147,6 +166,9 @@ class Tensor {
   Tensor unsqueeze(int64_t axis) const;
   /// Broadcast to `sizes` with stride 0.
   Tensor expand(const Dims& sizes) const;
+  template <Extent... Sizes>
+  requires(sizeof...(Sizes) > 0) Tensor expand(Sizes... sizes)
+  const { return expand(Dims{static_cast<int64_t>(sizes)...}); }
   /// Positions [start, stop) by `step` of one axis; clipped like Python's slices.
   Tensor slice(int64_t axis, int64_t start, int64_t stop, int64_t step = 1) const;
   /// One position of an axis, which is dropped. Throws IndexError.
@@ -164,7 +186,8 @@ class Tensor {
   /// This dtype; the tensor itself if it has it already.
   Tensor to(DType dtype) const;
   Tensor to(Device device) const;
-  Tensor flip(const Dims& axes) const;
+  /// Reversed along the axes.
+  Tensor flip(const Axes& axes) const;
 
   // Reductions. No axes: over all. Negative axes count from the end.
 
@@ -189,28 +212,37 @@ class Tensor {
   Tensor matmul(const Tensor& other) const;
   Tensor softmax(int64_t axis) const;
   Tensor log_softmax(int64_t axis) const;
+  // By index. Indices are integers in [0, size(axis)): DTypeError for other dtypes, IndexError for positions
+  // outside (inside a traced function: when it is flushed). Repeated indices add up in order. ShapeError for
+  // sizes other than described.
+
+  /// The slices at `index` [K] along an axis: the same sizes but K at `axis`.
   Tensor index_select(int64_t axis, const Tensor& index) const;
+  /// result[.., i, ..] = this[.., index[.., i, ..], ..] along an axis. `index` has as many dimensions, and
+  /// apart from `axis` at most the extents; the result has its sizes.
   Tensor gather(int64_t axis, const Tensor& index) const;
+  /// A copy with source[.., i, ..] added at [.., index[.., i, ..], ..], for the extents of `index`: the
+  /// reverse of gather. `source` has at least those extents and is converted to this dtype.
   Tensor scatter_add(int64_t axis, const Tensor& index, const Tensor& source) const;
+  /// A copy with slice k of `source` added at index[k], for `index` [K]. `source` has these sizes but K at
+  /// `axis` and is converted to this dtype.
   Tensor index_add(int64_t axis, const Tensor& index, const Tensor& source) const;
   /// `value` where the bool mask holds.
   Tensor masked_fill(const Tensor& mask, Scalar value) const;
 
-// clang-format off
-#define ETCH_UNARY_METHODS(METHOD) \
-  METHOD(neg) METHOD(abs) METHOD(sign) METHOD(square) METHOD(reciprocal) METHOD(exp) METHOD(expm1) \
-  METHOD(log) METHOD(log1p) METHOD(sqrt) METHOD(rsqrt) METHOD(sin) METHOD(cos) METHOD(tanh) \
-  METHOD(erf) METHOD(sigmoid) METHOD(relu) METHOD(gelu) METHOD(silu) METHOD(floor) METHOD(ceil) \
-  METHOD(round) METHOD(trunc) METHOD(logical_not) METHOD(isnan) METHOD(isinf) METHOD(isfinite)
-// clang-format on
-#define ETCH_DECLARE_UNARY(name) Tensor name() const;
-  ETCH_UNARY_METHODS(ETCH_DECLARE_UNARY)
-#undef ETCH_DECLARE_UNARY
+  // The rows of tracer/ops.def with one operand.
+#define ETCH_METHOD_1(name) Tensor name() const;
+#define ETCH_METHOD_2(name)
+#define ETCH_METHOD_3(name)
+#define ETCH_METHOD_4(name)
+#define ETCH_POINTWISE(name, arity, ...) ETCH_METHOD_##arity(name)
+#include "tracer/ops.def"
   Tensor pow(const class Arg& exponent) const;
   Tensor clamp(Scalar low, Scalar high) const;
 
-  // In place: the result takes this tensor's dtype and sizes, and bumps the storage's version. On a leaf that
-  // requires gradients: AutogradError.
+  // In place: the result takes this tensor's dtype and sizes, and bumps the storage's version. AutogradError
+  // on a leaf that requires gradients and on views of one; ShapeError on expanded tensors, whose elements
+  // coincide.
 
   Tensor& add_(const class Arg& other);
   Tensor& sub_(const class Arg& other);
@@ -273,7 +305,7 @@ class Arg {
   Scalar scalar_;
 };
 
-// --- Factories
+// --- Factories. Sizes in braces or, without options, as plain numbers: zeros({2, 3}), zeros(2, 3).
 
 Tensor empty(const Dims& sizes, TensorOptions options = {});
 Tensor zeros(const Dims& sizes, TensorOptions options = {});
@@ -285,6 +317,14 @@ Tensor full_like(const Tensor& like, Scalar value);
 /// start, start + step, ... below stop. Integers give i64, floats f32.
 Tensor arange(Scalar start, Scalar stop, Scalar step = 1, TensorOptions options = {});
 inline Tensor arange(Scalar stop) { return arange(0, stop); }
+#define ETCH_PLAIN_SIZES(function)                                 \
+  template <Extent... Sizes>                                       \
+  requires(sizeof...(Sizes) > 0) Tensor function(Sizes... sizes) { \
+    return function(Dims{static_cast<int64_t>(sizes)...});         \
+  }
+ETCH_PLAIN_SIZES(empty)
+ETCH_PLAIN_SIZES(zeros)
+ETCH_PLAIN_SIZES(ones)
 /// A 0-d tensor.
 Tensor scalar_tensor(Scalar value, TensorOptions options = {});
 /// Row-major values. Throws ShapeError when the count differs from the sizes' product.
@@ -309,6 +349,9 @@ Tensor from_blob(void* data, const Dims& sizes, BlobOptions options = {});
 /// Uniform in [0, 1), standard normal, 1 with probability p. From `generator` (null: the default one).
 Tensor rand(const Dims& sizes, TensorOptions options = {}, Generator* generator = nullptr);
 Tensor randn(const Dims& sizes, TensorOptions options = {}, Generator* generator = nullptr);
+ETCH_PLAIN_SIZES(rand)
+ETCH_PLAIN_SIZES(randn)
+#undef ETCH_PLAIN_SIZES
 Tensor bernoulli(const Dims& sizes, double p, TensorOptions options = {}, Generator* generator = nullptr);
 /// Integers in [low, high), i64.
 Tensor randint(int64_t low, int64_t high, const Dims& sizes, Generator* generator = nullptr);
@@ -349,8 +392,10 @@ inline Tensor& operator/=(Tensor& a, const Arg& b) { return a.div_(b); }
 
 // --- Joining
 
-/// Along an existing axis; dtypes promote.
+/// Joins along an existing axis. Dtypes promote; sizes agree apart from `axis` (ShapeError). ValueError for
+/// no tensors.
 Tensor concat(const std::vector<Tensor>& tensors, int64_t axis = 0);
+inline Tensor cat(const std::vector<Tensor>& tensors, int64_t axis = 0) { return concat(tensors, axis); }
 /// Along a new axis.
 Tensor stack(const std::vector<Tensor>& tensors, int64_t axis = 0);
 /// `before` and `after` elements of `value` around each of the last axes: pairs from the last axis backwards.

@@ -8,15 +8,21 @@ namespace etch {
 
 namespace {
 
-// Records a view whose gradient is `backward(gradient)`.
 template <class F>
-Tensor taped_view(const char* op, const Tensor& base, Tensor view, F backward) {
-  if (needs_tape({&base}))
-    record_on_tape(op, {&base}, {&view},
-                   [backward](std::span<const Tensor> gradients, InputGradients inputs) {
-                     inputs.set(0, backward(gradients[0]));
-                   });
-  return view;
+Tensor taped(const char* op, const Tensor& x, Tensor result, F backward) {
+  if (needs_tape({&x}))
+    record_on_tape(op, {&x}, {&result}, [backward](std::span<const Tensor> gradients, InputGradients inputs) {
+      inputs.set(0, backward(gradients[0]));
+    });
+  return result;
+}
+
+// Records a view whose gradient is `backward(gradient)`, and what it is a view of.
+template <class F>
+Tensor taped_view(const char* op, const Tensor& of, Tensor view, F backward) {
+  const TensorImpl& impl = of.impl();
+  if (grad_enabled() && (!impl.is_view || impl.base)) view.impl().base = impl.base ? impl.base : of.ref();
+  return taped(op, of, std::move(view), backward);
 }
 
 // Zeros of `sizes` with `gradient` at [start, ...) by `step` of an axis: the gradient of slice.
@@ -28,7 +34,7 @@ Tensor slice_grad(const Tensor& gradient, const Dims& sizes, int axis, int64_t s
   window.strides[axis] *= step;
   Tensor part = make_view(whole, window, offset);
   no_grad([&] { part.copy_(gradient); });
-  return taped_view("slice_grad", gradient, whole, [axis, start, count, step](const Tensor& second) {
+  return taped("slice_grad", gradient, whole, [axis, start, count, step](const Tensor& second) {
     return second.slice(axis, start, start + (count - 1) * step + 1, step);
   });
 }
@@ -86,7 +92,7 @@ Tensor copy_with_strides(const Tensor& x, const Dims& strides) {
   Tensor result = make_empty({x.sizes(), strides}, x.dtype(), x.device());
   const Arg operand(x);
   apply(Op::copy, {&operand, 1}, {}, x.dtype(), {&result, 1});
-  return taped_view("copy", x, result, [](const Tensor& gradient) { return gradient; });
+  return taped("copy", x, result, [](const Tensor& gradient) { return gradient; });
 }
 
 }  // namespace
@@ -266,7 +272,7 @@ Tensor Tensor::to(Device device) const {
   return *this;
 }
 
-Tensor Tensor::flip(const Dims& axes) const {
+Tensor Tensor::flip(const Axes& axes) const {
   Tensor result = *this;
   for (int64_t axis : axes) {
     if (ndim() == 0) {

@@ -25,6 +25,7 @@ void replace_contents(const Tensor& target, const Tensor& source) {
   to.offset = from.offset;
   to.dtype = from.dtype;
   to.is_view = false;
+  to.base = {};
   to.storage->set_category(category);
 }
 

@@ -140,5 +140,21 @@ TEST(Random, RefusesBadArguments) {
   EXPECT_ERROR(randint(3, 3, {2}), ValueError, "randint: expected low < high, got 3 and 3");
 }
 
+TEST(Factories, SizesAsPlainNumbers) {
+  EXPECT_EQ(to_string(zeros(5).sizes()), "[5]");
+  EXPECT_EQ(to_string(ones(3, 4).sizes()), "[3, 4]");
+  EXPECT_EQ(to_string(empty(int64_t{2}, 0).sizes()), "[2, 0]");
+  EXPECT_EQ(to_string(randn(2, 3).sizes()), "[2, 3]");
+  const Tensor x = arange(6);
+  EXPECT_EQ(to_string(x.view(2, 3).view(-1).sizes()), "[6]");
+  EXPECT_EQ(to_string(x.reshape(3, -1).permute(1, 0).sizes()), "[2, 3]");
+  EXPECT_EQ(to_string(ones(1, 3).expand(2, 3).sizes()), "[2, 3]");
+  EXPECT_EQ(x.dim(), 1);
+}
+
+TEST(Factories, CatIsConcat) {
+  EXPECT_VALUES(cat({f32({1}).tensor(), f32({2}).tensor()}), f32({1, 2}));
+}
+
 }  // namespace
 }  // namespace etch::testing

@@ -68,6 +68,8 @@ TEST(IndexGradients, GatherScatterAndEmbedding) {
   const Values index = i64({2, 2}, {2, 2, 0, 2});
   EXPECT_GRADIENTS(x[0].gather(1, x[1]).square(), spread({2, 3}), index);
   EXPECT_GRADIENTS(x[0].scatter_add(1, x[1], x[2]).square(), spread({2, 3}), index, spread({2, 2}, -1, 1, 4));
+  EXPECT_GRADIENTS(x[0].scatter_add(1, x[1], x[2]).square(), spread({2, 3}), i64({1, 2}, {2, 2}),
+                   spread({2, 4}, -1, 1, 4));  // a source larger than the index
   EXPECT_GRADIENTS(x[0].index_add(1, x[1], x[2]).square(), spread({2, 3}), i64({1, 1}),
                    spread({2, 2}, -1, 1, 4));
   EXPECT_GRADIENTS(embedding(x[0], x[1]).square(), spread({4, 3}), i64({2, 3}, {1, 0, 1, 3, 3, 1}));
