@@ -1,6 +1,7 @@
 // Everything a user of Etch includes.
 #pragma once
 
+#include "eager/function.h"
 #include "eager/functional.h"
 #include "eager/tensor.h"
 #include "jit/compile.h"
