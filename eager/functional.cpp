@@ -315,14 +315,6 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, CrossEntropyOpt
   return total / ne(labels, options.ignore_index).to(logits.dtype()).sum();
 }
 
-Tensor mse_loss(const Tensor& x, const Tensor& target, Loss reduction) {
-  check_defined("mse_loss", {&x, &target});
-  ETCH_CHECK(x.sizes() == target.sizes(), ShapeError, "mse_loss: expected equal sizes, got ",
-             to_string(x.sizes()), " and ", to_string(target.sizes()));
-  const Tensor squares = (x - target).square();
-  return reduction == Loss::None ? squares : reduction == Loss::Sum ? squares.sum() : squares.mean();
-}
-
 Tensor dropout(const Tensor& x, double p, bool training, Generator* generator) {
   ETCH_CHECK(p >= 0 && p <= 1, ValueError, "dropout: expected a probability in [0, 1], got ", p);
   if (!training || p == 0) return x;

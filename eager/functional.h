@@ -45,7 +45,15 @@ struct CrossEntropyOptions {
 /// logits [N, C] or [N, C, ...], target i64 [N] or [N, ...]. The mean is over targets that are not ignored;
 /// if all are, it is NaN, as 0 / 0. A target outside [0, C) raises IndexError.
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, CrossEntropyOptions options = {});
+/// (x - target)^2 and |x - target|. Equal sizes: ShapeError otherwise, as for the losses below.
 Tensor mse_loss(const Tensor& x, const Tensor& target, Loss reduction = Loss::Mean);
+Tensor l1_loss(const Tensor& x, const Tensor& target, Loss reduction = Loss::Mean);
+/// -(target * log(p) + (1 - target) * log(1 - p)) of probabilities p in [0, 1], logarithms taken as -100 or
+/// more. Floating dtypes: DTypeError otherwise.
+Tensor binary_cross_entropy(const Tensor& p, const Tensor& target, Loss reduction = Loss::Mean);
+/// The same of p = sigmoid(logits), exact for logits of any size.
+Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target,
+                                        Loss reduction = Loss::Mean);
 
 /// Zeroes elements with probability p and scales the rest by 1 / (1 - p); identity unless training.
 Tensor dropout(const Tensor& x, double p, bool training = true, Generator* generator = nullptr);

@@ -1,4 +1,4 @@
-// All layers, initialisers and losses.
+// All layers, initialisers and losses, and files of their parameters.
 #pragma once
 
 #include "nn/init.h"
@@ -8,3 +8,4 @@
 #include "nn/layers/norm.h"
 #include "nn/layers/sequential.h"
 #include "nn/losses.h"
+#include "nn/safetensors.h"

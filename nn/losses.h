@@ -5,8 +5,11 @@
 
 namespace etch::nn {
 
+using etch::binary_cross_entropy;
+using etch::binary_cross_entropy_with_logits;
 using etch::cross_entropy;
 using etch::CrossEntropyOptions;
+using etch::l1_loss;
 using etch::Loss;
 using etch::mse_loss;
 

@@ -134,10 +134,12 @@ NamedTensors Module::state_dict() const {
 
 void Module::load_state_dict(const NamedTensors& state, LoadOptions options) {
   std::unordered_map<std::string, const Tensor*> given;
-  for (const auto& [name, tensor] : state) given[name] = &tensor;
+  for (const auto& [name, tensor] : state)
+    ETCH_CHECK(given.emplace(name, &tensor).second, ValueError,
+               "load_state_dict: expected distinct names, got \"", name, "\" twice");
 
   std::vector<std::pair<Tensor, const Tensor*>> matches;
-  std::vector<std::string> missing, unexpected, misfits;
+  std::vector<std::string> missing, unexpected, misfits, other_kinds;
   auto match = [&](const std::string& name, const Tensor& own) {
     const auto found = given.find(name);
     if (found == given.end()) {
@@ -149,6 +151,9 @@ void Module::load_state_dict(const NamedTensors& state, LoadOptions options) {
     if (!tensor.defined() || tensor.sizes() != own.sizes())
       misfits.push_back(concat({name, " (expected ", to_string(own.sizes()), ", got ",
                                 tensor.defined() ? to_string(tensor.sizes()) : "nothing", ")"}));
+    else if (is_floating(tensor.dtype()) != is_floating(own.dtype()))
+      other_kinds.push_back(
+          concat({name, " (expected ", etch::name(own.dtype()), ", got ", etch::name(tensor.dtype()), ")"}));
     else
       matches.emplace_back(own, &tensor);
   };
@@ -168,6 +173,9 @@ void Module::load_state_dict(const NamedTensors& state, LoadOptions options) {
   }
   ETCH_CHECK(misfits.empty(), ShapeError, "load_state_dict: expected equal sizes, got others for ",
              list_names(misfits));
+  ETCH_CHECK(other_kinds.empty(), DTypeError,
+             "load_state_dict: expected floating or integer dtypes as the module's, got others for ",
+             list_names(other_kinds));
 
   NoGrad guard;
   for (auto& [own, tensor] : matches) {

@@ -81,14 +81,15 @@ class Module {
   void to(Device device);
 
   /// Parameters and persistent buffers, detached, sharing memory with the module: clone() them for a
-  /// snapshot.
+  /// snapshot. nn/safetensors.h writes them to a file and reads them back.
   NamedTensors state_dict() const;
   struct LoadOptions {
     bool strict = true;   ///< missing and unexpected names are errors
     bool assign = false;  ///< take over the given tensors' storage and dtype instead of copying values
   };
-  /// Throws ValueError listing missing and unexpected names, ShapeError listing tensors of other sizes; then
-  /// nothing has been changed.
+  /// Floating values are converted to the module's dtypes. Throws ValueError listing missing and unexpected
+  /// names, ShapeError listing tensors of other sizes, DTypeError listing integers for floats and the
+  /// reverse; then nothing has been changed.
   void load_state_dict(const NamedTensors& state) { load_state_dict(state, LoadOptions()); }
   void load_state_dict(const NamedTensors& state, LoadOptions options);
 

@@ -16,6 +16,38 @@ class GELU : public Module {
   Tensor forward(const Tensor& x) override { return x.gelu(); }
 };
 
+/// x * sigmoid(x).
+class SiLU : public Module {
+ public:
+  Tensor forward(const Tensor& x) override { return x.silu(); }
+};
+
+class Tanh : public Module {
+ public:
+  Tensor forward(const Tensor& x) override { return x.tanh(); }
+};
+
+class Sigmoid : public Module {
+ public:
+  Tensor forward(const Tensor& x) override { return x.sigmoid(); }
+};
+
+/// Along one axis, by default the last.
+class Softmax : public Module {
+ public:
+  explicit Softmax(int64_t axis = -1) : axis_(axis) {}
+  Tensor forward(const Tensor& x) override { return x.softmax(axis_); }
+
+ private:
+  int64_t axis_;
+};
+
+/// The input itself: a place holder.
+class Identity : public Module {
+ public:
+  Tensor forward(const Tensor& x) override { return x; }
+};
+
 struct DropoutOptions {
   double p = 0.5;
   Generator* generator = nullptr;  ///< null: the default one; otherwise it must outlive the module

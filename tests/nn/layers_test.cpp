@@ -108,6 +108,21 @@ TEST(Dropout, ScalesInTrainingAndIsTheIdentityInEvaluation) {
   EXPECT_ERROR(Dropout(1.0), ValueError, "expected a probability in [0, 1), got 1");
 }
 
+TEST(Activation, LayersAreTheFunctions) {
+  const Tensor x = tensor({-2, 0, 0.5});
+  const auto same = [](const Tensor& a, const Tensor& b) {
+    return a.to_vector<float>() == b.to_vector<float>();
+  };
+  EXPECT_TRUE(same(ReLU()(x), x.relu()));
+  EXPECT_TRUE(same(GELU()(x), x.gelu()));
+  EXPECT_TRUE(same(SiLU()(x), x.silu()));
+  EXPECT_TRUE(same(Tanh()(x), x.tanh()));
+  EXPECT_TRUE(same(Sigmoid()(x), x.sigmoid()));
+  EXPECT_TRUE(same(Softmax()(x), x.softmax(0)));
+  EXPECT_TRUE(Identity()(x).is_same(x));
+  EXPECT_EQ(Sigmoid()(tensor({0})).to_vector<float>(), (Values{0.5}));
+}
+
 TEST(Pooling, Literals) {
   const Tensor x = arange(16).to(DType::F32).view({1, 1, 4, 4});
   EXPECT_EQ(MaxPool2d({.kernel = 2})(x).to_vector<float>(), (Values{5, 7, 13, 15}));
