@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "tests/jit/contract.h"
+#include "tests/runtime/expect_error.h"
 
 namespace etch {
 namespace {
@@ -66,7 +67,7 @@ TEST_F(Interface, AnAnnotatedBodyMayThrow) {
   };
   for (int i = 0; i < 6; ++i) {
     if (i % 2) {
-      EXPECT_THROW(add(true), std::runtime_error);
+      EXPECT_ERROR(add(true), std::runtime_error, "stop");
     } else {
       add(false);
     }
@@ -81,7 +82,7 @@ TEST_F(Interface, AnAnnotatedBodyRaisesDataErrorsAsItReturns) {
   };
   for (int i = 0; i < 4; ++i) {
     expect_values(pick(1), {1.5});
-    EXPECT_THROW(pick(3), IndexError);
+    EXPECT_ERROR(pick(3), IndexError, "index_select: expected indices in [0, 3), got 3");
   }
 }
 
@@ -151,9 +152,9 @@ TEST_F(Interface, DivergencesNameWhatDiffered) {
 }
 
 TEST_F(Interface, BadOptionsAreRefused) {
-  EXPECT_THROW(compile([] {}, {.compile_at = 0}), ValueError);
-  EXPECT_THROW(compile([] {}, {.max_paths = 0}), ValueError);
-  EXPECT_THROW(compile([] {}, {.memory_budget = -1}), ValueError);
+  EXPECT_ERROR(compile([] {}, {.compile_at = 0}), ValueError, "expected compile_at of 1 or more, got 0");
+  EXPECT_ERROR(compile([] {}, {.max_paths = 0}), ValueError, "expected max_paths of 1 or more, got 0");
+  EXPECT_ERROR(compile([] {}, {.memory_budget = -1}), ValueError, "memory_budget");
 }
 
 TEST_F(Interface, NoCompilerGivesTheSameResults) {
