@@ -314,6 +314,29 @@ void Emitter::finalise(int reduction, const std::string& total) {
   ready_[reduction] = true;
 }
 
+bool Emitter::wants_fetches(const std::vector<bool>& needed) const {
+  if (!dialect_.fetches) return false;
+  for (size_t v = 0; v < needed.size(); ++v) {
+    const LoopValue& value = nest_.values[v];
+    if (needed[v] && value.kind == LoopValue::Kind::Op && value.level == Level::Full && is_costly(value.op))
+      return true;
+  }
+  return false;
+}
+
+/// Opens the loop over parts [from, to) of [first, last), which asks for the next but one if there are many
+/// elements.
+void Emitter::open_parts(const std::string& elements, const std::vector<bool>& fetched, int dim) {
+  line({"for (i64 from = first; from < last; from += kPart) {"});
+  line({"const i64 to = least(last, from + kPart);"});
+  line({"if (", elements, " > kFetchFrom) {"});
+  for (size_t w = 0; w < nest_.windows.size(); ++w)
+    if (fetched[w] && nest_.windows[w].pointer >= 0 &&
+        nest_.windows[w].strides[dim].kind == LoopStride::Kind::One)
+      line({"fetch(", pointer_[w], " + from, to - from);"});
+  line({"}"});
+}
+
 void Emitter::pointwise() {
   open(0, "count");
   const int inner = dims(LoopRole::Column)[0];
@@ -332,21 +355,10 @@ void Emitter::pointwise() {
   }
   rebase(outer, "q", needed);
   hoist(needed, inner);
-  const bool fetches =
-      dialect_.fetches && std::any_of(nest_.values.begin(), nest_.values.end(), [](const LoopValue& v) {
-        return v.kind == LoopValue::Kind::Op && is_costly(v.op);
-      });
-  if (fetches) {
-    line({"for (i64 part = first; part < last; part += kPart) {"});
-    line({"const i64 stop = least(last, part + kPart);"});
-    line({"if (last - first > kFetchFrom) {"});
-    for (size_t w = 0; w < nest_.windows.size(); ++w)
-      if (nest_.windows[w].pointer >= 0 && nest_.windows[w].strides[inner].kind == LoopStride::Kind::One)
-        line({"fetch(", pointer_[w], " + part);"});
-    line({"}"});
-  }
+  const bool fetches = wants_fetches(needed);
+  if (fetches) open_parts("last - first", std::vector<bool>(nest_.windows.size(), true), inner);
   line({dialect_.independent});
-  line({fetches ? "for (i64 j = part; j < stop; ++j) {" : "for (i64 j = first; j < last; ++j) {"});
+  line({fetches ? "for (i64 j = from; j < to; ++j) {" : "for (i64 j = first; j < last; ++j) {"});
   compute(needed, inner, "j");
   store(Level::Full, inner, "j");
   line({"}"});

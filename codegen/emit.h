@@ -24,6 +24,8 @@ class Emitter {
   std::string run();
 
  private:
+  bool wants_fetches(const std::vector<bool>& needed) const;
+  void open_parts(const std::string& elements, const std::vector<bool>& fetched, int dim);
   void pointwise();
   void rows();
   void split_blocks();

@@ -22,8 +22,8 @@ namespace etch::scalar {
 // A part of a costly loop is computed while the next but one comes from memory.
 constexpr i64 kPart = 512, kFetchFrom = 64 * kPart;
 template <class T>
-ETCH_FN void fetch(const T* from) {
-  for (i64 i = 0; i < kPart * static_cast<i64>(sizeof(T)); i += 64)
+ETCH_FN void fetch(const T* from, i64 count) {
+  for (i64 i = 0; i < count * static_cast<i64>(sizeof(T)); i += 64)
     __builtin_prefetch(reinterpret_cast<const char*>(from + 2 * kPart) + i);
 }
 }  // namespace etch::scalar

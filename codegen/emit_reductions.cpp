@@ -122,7 +122,6 @@ bool Emitter::wants_parts(const std::vector<bool>& needed) const {
   for (size_t v = 0; v < needed.size(); ++v) {
     const LoopValue& value = nest_.values[v];
     if (!needed[v] || ready_[v] || value.level != Level::Full) continue;
-    if (value.kind == LoopValue::Kind::Op && !kept_[v] && is_costly(value.op)) return true;
     const bool loaded = value.kind == LoopValue::Kind::Load && !kept_[v];
     if (loaded && nest_.windows[value.window].strides[inner].kind == LoopStride::Kind::Zero) continue;
     if (value.dtype == DType::Bool && !loaded) continue;  // a mask has the width of what it masks
@@ -358,8 +357,17 @@ void Emitter::column_chunks() {
   split_index("row", dims(LoopRole::Reduced));
   rebase(dims(LoopRole::Reduced), "t", needed);
   hoist(needed, column);
+  const bool fetches = wants_fetches(needed);
+  if (fetches) {
+    // Only what is read: asking for what is only written does not pay here.
+    std::vector<bool> read(nest_.windows.size(), false);
+    for (size_t v = 0; v < needed.size(); ++v)
+      if (const LoopValue& value = nest_.values[v]; needed[v] && value.kind == LoopValue::Kind::Load)
+        read[value.window] = true;
+    open_parts(concat({"rows * d", column}), read, column);
+  }
   line({dialect_.independent});
-  line({"for (i64 j = first; j < last; ++j) {"});
+  line({fetches ? "for (i64 j = from; j < to; ++j) {" : "for (i64 j = first; j < last; ++j) {"});
   compute(needed, column, "j");
   store(Level::Full, column, "j");
   for (int r : reductions_)
@@ -368,6 +376,7 @@ void Emitter::column_chunks() {
                   argument(nest_.values[r].args[0], nest_.values[r].compute)),
           ";"});
   line({"}"});
+  if (fetches) line({"}"});
   line({"}"});
   for (int r : reductions_)
     line({"for (i64 j = first; j < last; ++j) s", r, "[part * d", column, " + j] = a", r, "[j - first];"});

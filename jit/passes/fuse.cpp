@@ -4,8 +4,8 @@
 // the same buffer over the same sizes, if codegen can lower the result and no path leaves the group and comes
 // back; then the groups of its other producers are merged in. Paths run over all dependences, those through
 // memory included, so a producer is never moved over a write to what it loads. A node does not join a group
-// from before the latest contraction unless it is the only reader of what it takes: its result would live
-// across.
+// from before the latest contraction, as its result would live across, unless it is the only reader of what
+// it takes or frees as many bytes there as it makes.
 #include "jit/passes.h"
 
 #include <algorithm>
@@ -61,6 +61,7 @@ class Fuser {
   void place(int node);
   std::vector<int> candidates(int node, size_t* producers) const;
   bool is_near(int cluster, int node) const;
+  bool may_run_early(int cluster, int node) const;
   bool joins(int node, int cluster);
   bool merges(int into, int from);
   bool comes_back(int from, int to) const;
@@ -125,10 +126,33 @@ bool Fuser::is_near(int cluster, int node) const {
     const int b = inner.outputs[0].buffer;
     const std::vector<int>& readers = facts_[b].readers;
     if (!std::binary_search(readers.begin(), readers.end(), node)) continue;
-    if (graph_.buffers[b].kind != GraphBuffer::Kind::Internal || readers.size() != 1) return false;
+    if (graph_.buffers[b].kind != GraphBuffer::Kind::Internal || readers.size() != 1)
+      return may_run_early(cluster, node);
     reads = true;
   }
-  return reads;
+  return reads || may_run_early(cluster, node);
+}
+
+/// All that the node needs is there where the cluster runs, and it takes no more bytes than it frees.
+bool Fuser::may_run_early(int cluster, int node) const {
+  const Node& op = graph_.nodes[node];
+  if (!is_pointwise(op)) return false;
+  const int heavies = heavy_before_[clusters_[cluster].members.back() - first_];
+  for (int before : order_.before[node])
+    if (before >= first_ && heavy_before_[before - first_ + 1] > heavies) return false;
+  int64_t freed = 0;
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    const GraphOperand& input = op.inputs[i];
+    const bool again = std::any_of(op.inputs.begin(), op.inputs.begin() + static_cast<int64_t>(i),
+                                   [&](const GraphOperand& other) { return other.buffer == input.buffer; });
+    if (!input.is_tensor() || again) continue;
+    const BufferFacts& facts = facts_[input.buffer];
+    if (graph_.buffers[input.buffer].kind == GraphBuffer::Kind::Internal && facts.readers.back() == node)
+      freed += graph_.buffers[input.buffer].bytes;
+  }
+  const GraphBuffer& made = graph_.buffers[op.outputs[0].buffer];
+  return made.kind == GraphBuffer::Kind::Internal && facts_[op.outputs[0].buffer].value &&
+         made.bytes <= freed;
 }
 
 /// Producers' clusters first, latest first; then clusters that read the same buffers.

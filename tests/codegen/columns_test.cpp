@@ -21,6 +21,19 @@ TEST(Columns, SumsManyColumns) {
   g.check();
 }
 
+// Wide enough for parts, and with elements enough to ask for memory ahead; in place as well.
+TEST(Columns, StoresAndSumsCostlyValues) {
+  for (bool in_place : {false, true}) {
+    Group g;
+    const GraphOperand x = g.input(DType::F32, {70, 1300});
+    const GraphOperand y = g.op(Op::gelu, {x});
+    g.keep(y);
+    g.keep(g.reduce(Op::sum, y, 1));
+    if (in_place) g.share_memory(x, y);
+    g.check();
+  }
+}
+
 TEST(Columns, ReducesEveryType) {
   for (int dtype = 0; dtype < kNumDTypes; ++dtype) {
     Group g;

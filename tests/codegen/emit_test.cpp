@@ -61,5 +61,14 @@ TEST(Emit, ColumnSum) {
   compare("column_sum.cu.txt", kernel.cuda_source);
 }
 
+TEST(Emit, ColumnSumOfACostlyValue) {
+  Group g;
+  const GraphOperand x = g.input(DType::F32, {100, 64});
+  const GraphOperand y = g.op(Op::exp, {x});
+  g.keep(y);
+  g.keep(g.reduce(Op::sum, y, 1));
+  compare("column_sum_of_exp.cpp.txt", g.lower().host_source);
+}
+
 }  // namespace
 }  // namespace etch::testing
