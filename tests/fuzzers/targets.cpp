@@ -47,7 +47,9 @@ const fs::path& folder() {
 }
 
 void write(const std::string& name, std::string_view bytes) {
-  std::ofstream(folder() / name, std::ios::binary | std::ios::trunc) << bytes;
+  std::error_code ignored;
+  fs::remove(folder() / name, ignored);  // file systems may flush a file that is cut and written anew
+  std::ofstream(folder() / name, std::ios::binary) << bytes;
 }
 
 std::string_view text_of(std::span<const uint8_t> bytes) {
