@@ -5,6 +5,7 @@
 #include "eager/tape.h"
 #include "runtime/object_pool.h"
 #include "tracer/execute.h"
+#include "tracer/promotion.h"
 #include "tracer/recorder.h"
 
 namespace etch {
@@ -24,9 +25,6 @@ union Room {
   Room() {}
   T items[kCount];
 };
-
-// bool, integer, floating.
-int kind_of(DType dtype) { return dtype == DType::Bool ? 0 : is_integral(dtype) ? 1 : 2; }
 
 // Written where it is used: a copy right after these narrow writes would stall.
 void set_operand(Operand& operand, const Tensor& tensor) {
@@ -188,23 +186,14 @@ Tensor apply(Op op, std::initializer_list<Arg> operands, const Attrs& attrs, DTy
 }
 
 DType result_type(std::span<const Arg> operands) {
-  // In order of say: tensors with dimensions, 0-d tensors, scalars. A later group only counts if its kind is
-  // higher.
-  std::optional<DType> dimensioned, zero_d;
-  std::optional<Scalar::Kind> scalar;
+  Promotion promotion;
   for (const Arg& operand : operands) {
-    if (!operand.is_tensor()) {
-      scalar = scalar ? std::max(*scalar, operand.scalar().kind()) : operand.scalar().kind();
-    } else if (operand.tensor().defined()) {
-      std::optional<DType>& group = operand.tensor().ndim() > 0 ? dimensioned : zero_d;
-      group = group ? promote(*group, operand.tensor().dtype()) : operand.tensor().dtype();
-    }
+    if (!operand.is_tensor())
+      promotion.add_scalar(operand.scalar().kind());
+    else if (operand.tensor().defined())
+      promotion.add_tensor(operand.tensor().dtype(), operand.tensor().ndim());
   }
-  std::optional<DType> result = dimensioned;
-  if (zero_d && (!result || kind_of(*zero_d) > kind_of(*result))) result = zero_d;
-  if (result) return scalar ? promote(*result, *scalar) : *result;
-  constexpr DType kDefaults[] = {DType::Bool, DType::I64, DType::F32};
-  return scalar ? kDefaults[static_cast<int>(*scalar)] : DType::F32;
+  return promotion.result();
 }
 
 }  // namespace etch

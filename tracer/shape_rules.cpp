@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "tracer/promotion.h"
+
 namespace etch {
 namespace shape_rules {
 
@@ -233,52 +235,15 @@ int infer(Op op, std::span<const Operand> inputs, const Attrs& attrs, DType give
 
 namespace {
 
-/// Promotes within one rank of operands: tensors with dimensions, 0-d tensors, scalars.
-struct Promotion {
-  bool any = false;
-  DType dtype = DType::Bool;
-  void add(DType other) {
-    dtype = any ? promote(dtype, other) : other;
-    any = true;
-  }
-};
-
-int category(DType dtype) { return dtype == DType::Bool ? 0 : is_integral(dtype) ? 1 : 2; }
-
-/// A lower rank counts only where its kind (bool < integer < floating) is higher.
-Promotion combine(Promotion high, Promotion low) {
-  if (!high.any) return low;
-  if (low.any && category(low.dtype) > category(high.dtype)) high.dtype = promote(high.dtype, low.dtype);
-  return high;
-}
-
-/// The one dtype of all tensors, if no scalar is of a higher kind: what promotion gives nearly always.
-bool is_uniform(std::span<const Operand> inputs, DType* dtype) {
-  bool any = false;
-  Scalar::Kind highest = Scalar::Kind::Bool;
-  for (const Operand& operand : inputs) {
-    if (operand.is_tensor()) {
-      if (any && operand.dtype != *dtype) return false;
-      *dtype = operand.dtype;
-      any = true;
-    } else if (operand.present) {
-      highest = std::max(highest, operand.scalar.kind());
-    }
-  }
-  return any && static_cast<int>(highest) <= category(*dtype);
-}
-
 DType promoted(std::span<const Operand> inputs) {
-  if (DType dtype; is_uniform(inputs, &dtype)) return dtype;
-  Promotion tensors, zero_dims, scalars;
+  Promotion promotion;
   for (const Operand& operand : inputs) {
-    if (!operand.present) continue;
-    if (operand.is_scalar())
-      scalars.add(operand.scalar.default_dtype());
-    else
-      (operand.geometry->ndim() ? tensors : zero_dims).add(operand.dtype);
+    if (operand.is_tensor())
+      promotion.add_tensor(operand.dtype, operand.geometry->ndim());
+    else if (operand.present)
+      promotion.add_scalar(operand.scalar.kind());
   }
-  return combine(tensors, combine(zero_dims, scalars)).dtype;
+  return promotion.result();
 }
 
 }  // namespace
