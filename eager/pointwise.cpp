@@ -2,6 +2,7 @@
 #include "eager/apply.h"
 #include "eager/gradients.h"
 #include "eager/tape.h"
+#include "tracer/promotion.h"
 
 namespace etch {
 
@@ -70,16 +71,17 @@ Tensor& pointwise_in_place(Op op, Tensor& self, std::span<Arg> operands) {
   const DType dtype = compute_in(op, result_type(operands));
   ETCH_CHECK(info(op).rule != DTypeRule::Numeric || dtype != DType::Bool, DTypeError, function(),
              ": expected a numeric dtype, got bool");
-  const auto kind = [](DType d) { return d == DType::Bool ? 0 : is_integral(d) ? 1 : 2; };
-  ETCH_CHECK(kind(dtype) <= kind(self.dtype()), DTypeError, function(), ": expected a result that fits ",
-             name(self.dtype()), ", got ", name(dtype));
+  ETCH_CHECK(kind_of(dtype) <= kind_of(self.dtype()), DTypeError, function(),
+             ": expected a result that fits ", name(self.dtype()), ", got ", name(dtype));
   if (dtype != self.dtype() || info(op).rule == DTypeRule::Bool) return self.copy_(pointwise(op, operands));
   Tensor casts[4];
   cast_operands(op, operands, dtype, casts);
   // Made before the write: it saves versions from before, and edges to what this tensor was.
   const Ref<TapeNode> node = tape ? make_pointwise_node(op, operands, self) : Ref<TapeNode>();
-  // A result that backward needs would be lost by writing any other part of the base.
-  if (node && self.impl().base && saves_output(*node)) return self.copy_(pointwise(op, operands));
+  // A result that backward needs is kept apart, or the next write would lose it: through a view that may be
+  // one to any other part of the base. Only relu_ on a tensor of its own is worth the memory.
+  if (node && saves_output(*node) && (op != Op::relu || self.impl().base))
+    return self.copy_(pointwise(op, operands));
   apply(op, operands, {}, dtype, {&self, 1});
   if (tape) replace_pointwise_node(node, self, /*reads_written=*/true);
   return self;

@@ -5,6 +5,7 @@
 #include "tests/runtime/expect_error.h"
 #include "tests/support/gradient_check.h"
 #include "tests/support/values.h"
+#include "tests/support/view_program.h"
 
 namespace etch::testing {
 namespace {
@@ -342,6 +343,20 @@ TEST(InPlaceViews, ViewsAndBasesThatReferToEachOtherAreFreed) {
     return Ref<Storage>(&buffer.storage());
   }();
   EXPECT_EQ(storage->use_count(), 1u);
+}
+
+TEST(InPlaceViews, RandomProgramsHaveTheGradientsOfDifferences) {
+  for (uint64_t seed = 0; seed < 300; ++seed)
+    EXPECT_TRUE(gradients_match([seed](Inputs in) { return run_view_program(seed, in[0], in[1]); },
+                                {spread({3, 4}), spread({}, 0.5, 1.5, 3)}, 1e-6))
+        << "seed " << seed;
+}
+
+TEST(InPlaceViews, RandomProgramsHaveSecondGradients) {
+  for (uint64_t seed = 0; seed < 40; ++seed)
+    EXPECT_TRUE(second_gradients_match([seed](Inputs in) { return run_view_program(seed, in[0], in[1]); },
+                                       {spread({3, 4}), spread({}, 0.5, 1.5, 3)}, 1e-5))
+        << "seed " << seed;
 }
 
 }  // namespace

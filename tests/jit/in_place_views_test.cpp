@@ -2,6 +2,7 @@
 #include <functional>
 
 #include "tests/jit/contract.h"
+#include "tests/support/view_program.h"
 
 namespace etch {
 namespace {
@@ -11,7 +12,7 @@ using Results = std::vector<Tensor>;
 // `body` computes a loss from leaves that are new at every call; its values and all gradients are compared.
 void expect_eagers_gradients(const std::function<Results(Tensor x, Tensor w)>& body, const Dims& x_sizes,
                              const Dims& w_sizes) {
-  const auto with_gradients = [&](Tensor x, Tensor w) {
+  const auto with_gradients = [&](const Tensor& x, const Tensor& w) {
     Results results = body(x, w);
     Tensor loss = scalar_tensor(0.0);
     for (const Tensor& result : results)
@@ -136,6 +137,31 @@ TEST(InPlaceViews, ARefusedWriteLeavesTheNextCallFine) {
     } else {
       expect_values(step(tensor({1, 1})), {3, 2});
     }
+  }
+}
+
+TEST(InPlaceViews, RandomPrograms) {
+  Settings settings;
+  config().cxx = "none";
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    const auto body = [seed](const Tensor& x, const Tensor& w) {
+      const Tensor loss = testing::run_view_program(seed, x, w);
+      if (loss.requires_grad()) loss.backward();
+      return loss.detach();
+    };
+    auto step = compile(body);
+    for (int i = 0; i < 3; ++i) {
+      const auto leaf = [&](const Dims& sizes) { return ramp(sizes, 0.25 * i - 1, 0.3).requires_grad_(); };
+      const Tensor x = leaf({3, 4}), w = leaf({}), twin_x = leaf({3, 4}), twin_w = leaf({});
+      SCOPED_TRACE("call " + std::to_string(i) + " of seed " + std::to_string(seed));
+      const Tensor expected = eagerly([&] { return body(twin_x, twin_w); });
+      expect_same(step(x, w), expected);
+      ASSERT_EQ(x.grad().defined(), twin_x.grad().defined());
+      ASSERT_EQ(w.grad().defined(), twin_w.grad().defined());
+      if (x.grad().defined()) expect_same(x.grad(), twin_x.grad());
+      if (w.grad().defined()) expect_same(w.grad(), twin_w.grad());
+    }
+    EXPECT_EQ(step.compile_count(), 1) << "seed " << seed;
   }
 }
 
