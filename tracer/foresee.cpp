@@ -94,8 +94,6 @@ bool Recorder::is_expected(const PathNode& node, Op op, std::span<const Operand>
 
 PathNode* Recorder::foresee(Op op, std::span<const Operand> inputs, const Attrs& attrs, DType given,
                             std::span<const Operand> outputs) const {
-  if (site_->gave_up()) [[unlikely]]
-    return nullptr;
   for (PathNode* child = cursor_->first_child.load(std::memory_order_acquire); child;
        child = child->next_sibling.load(std::memory_order_acquire)) {
     if (!is_expected(*child, op, inputs, attrs, given, outputs)) continue;

@@ -44,36 +44,44 @@ TEST_P(Diverging, MakesTwoPathsThatBothStayCompiled) {
   EXPECT_NE(report(step)["paths"][1]["diverged"], "");
 }
 
-const Tensor kA = ramp({2, 3}), kB = ramp({2, 3}, -4), kWide = ramp({4, 3});
+const Tensor kA = ramp({2, 3}), kB = ramp({2, 3}, -4), kWide = ramp({4, 3}), kInts = kA.to(DType::I32);
 
 INSTANTIATE_TEST_SUITE_P(
     Everything, Diverging,
-    ::testing::Values(Divergence{"op", [](int i) { return i % 2 ? kA + kB : kA - kB; }},
-                      Divergence{"attribute", [](int i) { return kA.sum({i % 2}, true).sum(); }},
-                      Divergence{"shape", [](int i) { return (i % 2 ? kA : kWide) * 2; }},
-                      Divergence{"dtype", [](int i) { return (i % 2 ? kA : kA.to(DType::F64)) * 2; }},
-                      Divergence{"strides",
-                                 [](int i) {
-                                   return (i % 2 ? ramp({3, 3}) : ramp({3, 3}).t()) * 2;
-                                 }},
-                      Divergence{"identity", [](int i) { return kA * (i % 2 ? kA : kB); }},
-                      Divergence{"alias through a view",
-                                 [](int i) {
-                                   Tensor base = ramp({6}), other = ramp({6}, 9);
-                                   Tensor low = base.slice(0, 0, 3),
-                                          high = (i % 2 ? base : other).slice(0, 2, 5);
-                                   low.add_(high);
-                                   return high * 1.0;
-                                 }},
-                      Divergence{
-                          "kind of scalar",
-                          [](int i) { return i % 2 ? kA.to(DType::I64) * 2 : kA.to(DType::I64) * 2.0; }},
-                      Divergence{"length", [](int i) { return i % 2 ? (kA * 2).exp() : kA * 2; }},
-                      Divergence{"operand of an earlier op",
-                                 [](int i) {
-                                   const Tensor y = kA * 2, z = kA * 3;
-                                   return (i % 2 ? y : z) + 1;
-                                 }}),
+    ::testing::Values(
+        Divergence{"op", [](int i) { return i % 2 ? kA + kB : kA - kB; }},
+        Divergence{"attribute", [](int i) { return kA.sum({i % 2}, true).sum(); }},
+        Divergence{"shape", [](int i) { return (i % 2 ? kA : kWide) * 2; }},
+        Divergence{"dtype", [](int i) { return (i % 2 ? kA : kA.to(DType::F64)) * 2; }},
+        Divergence{"dtype of the same size", [](int i) { return (i % 2 ? kInts : kA) * 2; }},
+        Divergence{"dtype to cast to", [](int i) { return kA.to(i % 2 ? DType::I64 : DType::F64) * 0.5; }},
+        Divergence{"strides",
+                   [](int i) {
+                     return (i % 2 ? ramp({3, 3}) : ramp({3, 3}).t()) * 2;
+                   }},
+        Divergence{"identity", [](int i) { return kA * (i % 2 ? kA : kB); }},
+        Divergence{"two operands where there was one", [](int i) { return kA * (i % 2 ? kB : kA); }},
+        Divergence{"external of an earlier op", [](int i) { return (kA + 1) * (i % 2 ? kA : kB); }},
+        Divergence{"alias through a view",
+                   [](int i) {
+                     Tensor base = ramp({6}), other = ramp({6}, 9);
+                     Tensor low = base.slice(0, 0, 3), high = (i % 2 ? base : other).slice(0, 2, 5);
+                     low.add_(high);
+                     return high * 1.0;
+                   }},
+        Divergence{"kind of scalar",
+                   [](int i) { return i % 2 ? kA.to(DType::I64) * 2 : kA.to(DType::I64) * 2.0; }},
+        Divergence{"operand that is absent",
+                   [](int i) {
+                     const Tensor bias = ramp({1}, 5), scale = bias + 1;
+                     return conv2d(ramp({1, 1, 3, 3}), ramp({1, 1, 1, 1}), i % 2 ? Tensor() : bias) * scale;
+                   }},
+        Divergence{"length", [](int i) { return i % 2 ? (kA * 2).exp() : kA * 2; }},
+        Divergence{"operand of an earlier op",
+                   [](int i) {
+                     const Tensor y = kA * 2, z = kA * 3;
+                     return (i % 2 ? y : z) + 1;
+                   }}),
     [](const auto& info) {
       std::string name = info.param.what;
       for (char& c : name)

@@ -108,6 +108,26 @@ TEST_F(Threads, ADeferredTensorInAnotherTraceRaises) {
   for (int i = 0; i < 3; ++i) expect_values(step(tensor({1})), {2});
 }
 
+TEST_F(Threads, APendingWriteOfAnotherTraceRaisesOnAKnownPath) {
+  Tensor shared = zeros({1});
+  auto reader = compile([](const Tensor& x) { return x * 2; });
+  for (int i = 0; i < 3; ++i) reader(shared);
+  auto writer = compile([&] {
+    shared.add_(1);
+    std::string error;
+    std::thread([&] {
+      try {
+        reader(shared);
+      } catch (const TraceError& caught) {
+        error = caught.what();
+      }
+    }).join();
+    return error;
+  });
+  for (int i = 0; i < 3; ++i) EXPECT_NE(writer().find("another thread"), std::string::npos);
+  expect_values(reader(shared), {6});
+}
+
 TEST_F(Threads, AnExternalChangedByAnotherThreadRaises) {
   Tensor shared = zeros({1});
   auto step = compile([&](bool meddle) {
