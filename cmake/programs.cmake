@@ -80,7 +80,7 @@ if(ETCH_BUILD_TESTS)
     add_test(NAME printed_programs COMMAND bash ${PROJECT_SOURCE_DIR}/tests/printed_programs_test.sh
       $<TARGET_FILE:fuzz> ${CMAKE_CXX_COMPILER})
   endif()
-  # libFuzzer programs, one a target of tests/fuzzers/targets.cpp. They need no layer above codegen.
+  # libFuzzer programs, one a target of tests/fuzzers/targets.cpp. All but one need no layer above codegen.
   if(ETCH_FUZZERS)
     add_custom_target(etch_fuzzers)
     get_property(chain GLOBAL PROPERTY ETCH_CHAIN_codegen)
@@ -88,11 +88,18 @@ if(ETCH_BUILD_TESTS)
       add_executable(${target}_fuzzer EXCLUDE_FROM_ALL tests/fuzzers/entry.cpp tests/fuzzers/targets.cpp
         nn/data/cifar10.cpp nn/data/dataset.cpp nn/data/file.cpp nn/data/idx.cpp)
       etch_configure_program(${target}_fuzzer)
-      target_compile_definitions(${target}_fuzzer PRIVATE ETCH_FUZZ_TARGET="${target}")
+      target_compile_definitions(${target}_fuzzer PRIVATE ETCH_FUZZ_TARGET="${target}"
+        ETCH_FUZZ_WITHOUT_TENSORS=1)
       target_link_libraries(${target}_fuzzer PRIVATE ${chain} -fsanitize=fuzzer)
       set_target_properties(${target}_fuzzer PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
       add_dependencies(etch_fuzzers ${target}_fuzzer)
     endforeach()
+    add_executable(safetensors_fuzzer EXCLUDE_FROM_ALL tests/fuzzers/entry.cpp tests/fuzzers/targets.cpp)
+    etch_configure_program(safetensors_fuzzer)
+    target_compile_definitions(safetensors_fuzzer PRIVATE ETCH_FUZZ_TARGET="safetensors")
+    target_link_libraries(safetensors_fuzzer PRIVATE etch -fsanitize=fuzzer)
+    set_target_properties(safetensors_fuzzer PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+    add_dependencies(etch_fuzzers safetensors_fuzzer)
   endif()
   if(EXISTS ${PROJECT_SOURCE_DIR}/tests/layering_test.sh)
     add_test(NAME layering COMMAND bash ${PROJECT_SOURCE_DIR}/tests/layering_test.sh)

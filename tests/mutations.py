@@ -29,7 +29,7 @@ FAULTS = [
     ("foreign memory is copied once only", ("tracer/recorder.cpp", "if (!snapshot || std::memcmp(snapshot->raw_data(), storage.raw_data(), storage.bytes()) != 0) {", "if (!snapshot) {")),
     ("a host write does not wait for pending reads", ("tracer/recorder.cpp", "if (storage.pending.load(std::memory_order_relaxed) == this || externals_.contains(&storage))", "if (storage.pending.load(std::memory_order_relaxed) == this)")),
     ("any executable serves any live set", ("tracer/flush.cpp", "if (contains(executable->live(), live)) return executable;", "return executable;")),
-    ("an exception drops what is pending", ("tracer/recorder.cpp", "void Recorder::abandon() noexcept {\n  try {\n    flush_pending(FlushReason::EndOfBody, {}, false);", "void Recorder::abandon() noexcept {\n  try {\n    (void)take_pending();")),
+    ("an exception drops what is pending", ("tracer/recorder.cpp", "void Recorder::abandon() noexcept {\n  try {\n    flush_pending(FlushReason::EndOfBody, {}, false);", "void Recorder::abandon() noexcept {\n  try {\n    ops_.clear();")),
     ("what a failed flush left undone is not marked", ("tracer/flush.cpp", "if (live[i] && (incomplete[i] || !storages[i]->has_bytes())) storages[i]->mark_failed(error);", "(void)error;")),
     ("the fallback frees a value too early", ("tracer/flush.cpp", "!live[number] && last_use[number] == i) storages[number] = nullptr;", "!live[number] && last_use[number] <= i + 1) storages[number] = nullptr;")),
     ("the fallback runs a window at offset 0", ("tracer/flush.cpp", "to.offset = value->offset;", "to.offset = 0;")),

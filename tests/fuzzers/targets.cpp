@@ -13,6 +13,10 @@
 #include "codegen/kernel_cache.h"
 #include "nn/data/cifar10.h"
 #include "nn/data/idx.h"
+#ifndef ETCH_FUZZ_WITHOUT_TENSORS
+#include "eager/tensor.h"
+#include "nn/safetensors.h"
+#endif
 #include "runtime/config.h"
 #include "runtime/error.h"
 #include "tracer/graph.h"
@@ -134,8 +138,32 @@ void find_kernel(std::span<const uint8_t> bytes) {
            "a file of the cache");
 }
 
+#ifndef ETCH_FUZZ_WITHOUT_TENSORS
+void read_safetensors(std::span<const uint8_t> bytes) {
+  write("file", text_of(bytes));
+  const std::string path = folder() / "file", copy = folder() / "copy";
+  nn::NamedTensors tensors;
+  nn::Metadata metadata, again;
+  try {
+    tensors = nn::load_safetensors(path, &metadata);
+  } catch (const IoError&) {
+    return;
+  }
+  nn::save_safetensors(copy, tensors, metadata);
+  const nn::NamedTensors loaded = nn::load_safetensors(copy, &again);
+  demand(loaded.size() == tensors.size() && again == metadata, "what is saved loads again");
+}
+#endif
+
 constexpr Target kTargets[] = {
-    {"parse", parse_graph}, {"idx", read_idx_file}, {"cifar10", read_cifar10}, {"kernel_cache", find_kernel}};
+#ifndef ETCH_FUZZ_WITHOUT_TENSORS
+    {"safetensors", read_safetensors},
+#endif
+
+    {"parse", parse_graph},
+    {"idx", read_idx_file},
+    {"cifar10", read_cifar10},
+    {"kernel_cache", find_kernel}};
 
 }  // namespace
 

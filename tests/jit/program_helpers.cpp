@@ -6,6 +6,7 @@
 #include <limits>
 #include <typeinfo>
 
+#include "eager/function.h"
 #include "nn/optim.h"
 
 namespace etch::fuzz {
@@ -261,6 +262,22 @@ Tensor rewritten(const Tensor& x, const Tensor& from, int64_t number, int64_t pa
   if (part == 3) copy.transpose(0, -1).select(0, 0).fill_(0.5);
   return copy * 2 + copy;
 }
+
+namespace {
+struct Cubed : Function<Cubed> {
+  static Tensor forward(FunctionContext& context, const Tensor& x, double scale) {
+    context.save_for_backward({x});
+    context.data = scale;
+    return x * x * x * scale;
+  }
+  static std::vector<Tensor> backward(FunctionContext& context, const std::vector<Tensor>& gradients) {
+    const Tensor x = context.saved_tensors()[0];
+    return {gradients[0] * (x * x) * (3 * std::any_cast<double>(context.data))};
+  }
+};
+}  // namespace
+
+Tensor cubed(const Tensor& x, double scale) { return Cubed::apply(x, scale); }
 
 Tensor traced(const Tensor& x, double value) {
   ETCH_TRACED();

@@ -74,6 +74,8 @@ void host_write(Tensor x, double value);
 void poke(Tensor x, double value);
 /// Elementwise through memory on the tape: part of a copy is overwritten, scaled, added to.
 Tensor rewritten(const Tensor& x, const Tensor& from, int64_t number, int64_t part);
+/// An op with a backward of its own.
+Tensor cubed(const Tensor& x, double scale);
 /// A function with ETCH_TRACED in it.
 Tensor traced(const Tensor& x, double value);
 /// One of Sgd with momentum, Sgd with Nesterov momentum, Adam, AdamW over the first parameters.
