@@ -16,5 +16,5 @@ if(NOT TARGET etch::dnnl)
 endif()
 
 set(ETCH_LIBRARIES etch::dnnl OpenMP::OpenMP_CXX Threads::Threads absl::flat_hash_map absl::flat_hash_set
-  absl::hash absl::inlined_vector absl::span absl::strings absl::str_format absl::synchronization
+  absl::hash absl::inlined_vector absl::span absl::strings absl::str_format
   absl::function_ref absl::cleanup ${CMAKE_DL_LIBS})

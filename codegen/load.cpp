@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <mutex>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "absl/synchronization/mutex.h"
 #include "codegen/build_host.h"
 #include "codegen/kernel.h"
 #include "codegen/kernel_cache.h"
@@ -21,7 +21,7 @@ namespace {
 
 /// What this process has loaded. Never destroyed; libraries are never closed.
 struct Loaded {
-  absl::Mutex mutex;
+  std::mutex mutex;
   absl::flat_hash_map<Hash128, LoadedKernel> kernels;
   absl::flat_hash_set<std::string> warnings;
 };
@@ -33,7 +33,7 @@ Loaded& loaded() {
 
 void warn_once(std::string_view text) {
   {
-    absl::MutexLock lock(&loaded().mutex);
+    std::lock_guard lock(loaded().mutex);
     if (!loaded().warnings.emplace(text).second) return;
   }
   log(0, text);
@@ -131,7 +131,7 @@ void compile(const HostCompiler& compiler, const std::optional<KernelCache>& cac
 }  // namespace
 
 void forget_loaded_kernels() {
-  absl::MutexLock lock(&loaded().mutex);
+  std::lock_guard lock(loaded().mutex);
   loaded().kernels.clear();
   loaded().warnings.clear();
 }
@@ -161,7 +161,7 @@ std::vector<LoadedKernel> load_host_kernels(std::span<const LoweredKernel* const
 
   std::vector<Wanted*> missing;
   {
-    absl::MutexLock lock(&loaded().mutex);
+    std::lock_guard lock(loaded().mutex);
     for (Wanted& kernel : wanted) {
       const auto found = loaded().kernels.find(kernel.key);
       if (found != loaded().kernels.end())
@@ -193,7 +193,7 @@ std::vector<LoadedKernel> load_host_kernels(std::span<const LoweredKernel* const
       counts.compiled = static_cast<int>(uncompiled.size());
       log(2, concat({"kernels: compiled ", counts.compiled, " in ", counts.compile_ms, " ms"}));
     }
-    absl::MutexLock lock(&loaded().mutex);
+    std::lock_guard lock(loaded().mutex);
     for (const Wanted* kernel : missing)
       if (!kernel->result.phases.empty()) loaded().kernels.emplace(kernel->key, kernel->result);
   }

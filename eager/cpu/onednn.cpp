@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cstring>
 #include <list>
+#include <mutex>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
-#include "absl/synchronization/mutex.h"
 #include "eager/cpu/onednn_prepare.h"
 #include "runtime/error.h"
 #include "runtime/parallel.h"
@@ -26,14 +26,14 @@ class Cache {
   template <class Build>
   Prepared get(Key key, Build build) {
     {
-      absl::MutexLock lock(&mutex_);
+      std::lock_guard lock(mutex_);
       if (auto found = entries_.find(key); found != entries_.end()) {
         order_.splice(order_.begin(), order_, found->second);
         return found->second->second;
       }
     }
     Prepared prepared = build();
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     if (auto found = entries_.find(key); found != entries_.end()) return found->second->second;
     order_.emplace_front(key, prepared);
     entries_.emplace(std::move(key), order_.begin());
@@ -45,18 +45,18 @@ class Cache {
   }
 
   void clear() {
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     entries_.clear();
     order_.clear();
   }
 
   size_t size() {
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     return order_.size();
   }
 
  private:
-  absl::Mutex mutex_;
+  std::mutex mutex_;
   std::list<std::pair<Key, Prepared>> order_;
   absl::flat_hash_map<Key, decltype(order_)::iterator> entries_;
 };
