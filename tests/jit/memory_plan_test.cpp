@@ -125,5 +125,15 @@ TEST(PlanMemory, AnOperandReadTwoWaysIsNotOverwritten) {
   EXPECT_EQ(jit::plan_memory(graph, {0, 0, 0}, jit::CpuShareRule(graph)).in_place, 0);
 }
 
+TEST(PlanMemory, AShiftedWindowIsNotOverwritten) {
+  // One element longer: with 64-byte granules both would get blocks of the same size.
+  const Graph graph = parse(
+      "graph cpu slots 0\nbuffer %0 external 4096\nbuffer %1 internal 4096\nbuffer %2 internal 4092\n"
+      "buffer %3 output 4092\n"
+      "relu(%0:f32[1024]{1}) -> %1:f32[1024]{1}\nneg(%1:f32[1023]{1}+1) -> %2:f32[1023]{1}\n"
+      "softmax<0>(%2:f32[1023]{1}) -> %3:f32[1023]{1}\n");
+  EXPECT_EQ(jit::plan_memory(graph, {0, 0, 0}, jit::CpuShareRule(graph)).in_place, 0);
+}
+
 }  // namespace
 }  // namespace etch::test

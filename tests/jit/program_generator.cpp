@@ -54,12 +54,14 @@ Program generate(uint64_t seed) {
   Program program;
   program.seed = seed;
   program.width = std::array{1, 3, 4, 4, 5, 8, 17}[static_cast<size_t>(dice.below(7))];
+  const bool large = dice.one_in(10);  // for passes that leave small values alone
+  if (large) program.width = 64;
   program.wild = dice.one_in(4);
   program.compile_at = dice.one_in(4) ? 1 : 2;
   program.max_paths = dice.one_in(8) ? 2 : 64;
   program.aliases = dice.one_in(3);
   program.leaves = dice.one_in(4);
-  const int batch = std::array{1, 2, 4, 5, 16}[static_cast<size_t>(dice.below(5))];
+  const int batch = large ? 24 : std::array{1, 2, 4, 5, 16}[static_cast<size_t>(dice.below(5))];
   const bool steady = !dice.one_in(3);
   for (int call = 0; call < program.calls; ++call)
     program.batches.push_back(steady ? batch : dice.one_in(3) ? dice.below(4) : batch);

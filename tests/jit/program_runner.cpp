@@ -363,11 +363,11 @@ World::World(uint64_t seed, int width) : raw(4, 1.5f), own(seed + 7) {
   }
   buffers = {random({6, width}), random({width}), ones({width}), arange(0, 5)};
   blob = from_blob(raw.data(), {4});
-  table = random({24, width});
+  table = random({32, width});
 }
 
 void Values::set(int number, Tensor value) {
-  if (value.ndim() > 4 || value.numel() > 2000) value = value.sum();
+  if (value.ndim() > 4 || value.numel() > 3200) value = value.sum();
   if (values_.size() <= static_cast<size_t>(number)) values_.resize(static_cast<size_t>(number) + 1);
   values_[static_cast<size_t>(number)] = std::move(value);
 }
