@@ -3,7 +3,8 @@
 //
 // A value qualifies if every reader outside its group is a group, the pointwise nodes of the chain behind it
 // end in windows that no node writes in between, and those windows weigh no more than the value or are loaded
-// by the reader anyway. Costly functions are repeated only to free memory across a contraction.
+// by the reader anyway. What has to live longer for it weighs no more than the value, which goes. Costly
+// functions are repeated only to free memory across a contraction.
 // merge_common() must not run after it.
 #include <algorithm>
 #include <string_view>
@@ -93,30 +94,31 @@ bool Inliner::find_chain(const Node& fused, int buffer, Chain* chain) const {
   return true;
 }
 
-/// The leaves still hold at `to` what they held at `from`, and loading those that are large next to the
-/// value's bytes takes no more than `spend` more.
+/// The leaves still hold at `to` what they held at `from`. Of those that are large next to the value's bytes,
+/// loading takes no more than `spend` more, and so do those that have to live longer for it.
 bool Inliner::available(const Chain& chain, int from, int to, int64_t bytes, int64_t spend) const {
-  int64_t loads = 0;
+  int64_t loads = 0, extended = 0;
   std::vector<int> counted;
   for (const GraphOperand& leaf : chain.leaves) {
     const BufferFacts& f = facts_[leaf.buffer];
     const GraphBuffer& buffer = graph_.buffers[leaf.buffer];
-    const int64_t weight = buffer.bytes;
+    const int64_t weight = buffer.bytes * kSmallShare > bytes ? buffer.bytes : 0;
+    bool lives = true;
     if (buffer.kind == GraphBuffer::Kind::External) {
       auto write = std::lower_bound(f.writers.begin(), f.writers.end(), from);
       if (write != f.writers.end() && *write < to) return false;
     } else {
       if (!f.value) return false;
-      const bool lives = buffer.kind == GraphBuffer::Kind::Output || f.readers.back() >= to;
-      if (!lives && weight * kSmallShare > bytes) return false;
+      lives = buffer.kind == GraphBuffer::Kind::Output || f.readers.back() >= to;
     }
     const bool loaded = std::any_of(graph_.nodes[to].inputs.begin(), graph_.nodes[to].inputs.end(),
                                     [&](const GraphOperand& input) { return same_window(input, leaf); });
-    if (loaded || std::find(counted.begin(), counted.end(), leaf.buffer) != counted.end()) continue;
+    if (std::find(counted.begin(), counted.end(), leaf.buffer) != counted.end()) continue;
     counted.push_back(leaf.buffer);
-    if (weight * kSmallShare > bytes) loads += weight;
+    if (!loaded) loads += weight;
+    if (!lives) extended += weight;
   }
-  return loads <= spend;
+  return loads <= spend && extended <= spend;
 }
 
 /// The reader's group with the chain in front; buffers of the chain become copies private to it.
