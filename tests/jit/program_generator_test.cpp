@@ -6,6 +6,14 @@
 namespace etch::fuzz {
 namespace {
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr uint64_t kShare = 1;  // sanitizers are slow
+#elif defined(__has_feature)
+constexpr uint64_t kShare = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) ? 1 : 4;
+#else
+constexpr uint64_t kShare = 4;
+#endif
+
 void expect_no_difference(uint64_t seed, const Mode& mode) {
   const Program program = generate(seed);
   if (const auto found = find_difference(program, mode)) {
@@ -16,30 +24,33 @@ void expect_no_difference(uint64_t seed, const Mode& mode) {
 }
 
 TEST(RandomPrograms, CompiledEqualsEager) {
-  for (uint64_t seed = 1; seed <= 150; ++seed) expect_no_difference(seed, {});
+  for (uint64_t seed = 1; seed <= 150 * kShare; ++seed) expect_no_difference(seed, {});
   EXPECT_GT(totals().compiled_flushes, totals().eager_flushes);
 }
 
 TEST(RandomPrograms, WithoutAnyOnePass) {
   const std::vector<std::string> passes = optional_passes();
   for (size_t i = 0; i < passes.size(); ++i)
-    for (uint64_t k = 0; k < 12; ++k) expect_no_difference(1000 + i * 100 + k, {.skip_passes = passes[i]});
+    for (uint64_t k = 0; k < 9 * kShare; ++k)
+      expect_no_difference(10000 + i * 100 + k, {.skip_passes = passes[i]});
 }
 
 TEST(RandomPrograms, WithoutAnyOptionalPass) {
   std::string all;
   for (const std::string& pass : optional_passes()) all += (all.empty() ? "" : ",") + pass;
-  for (uint64_t seed = 3000; seed < 3030; ++seed) expect_no_difference(seed, {.skip_passes = all});
+  for (uint64_t seed = 3000; seed < 3000 + 25 * kShare; ++seed)
+    expect_no_difference(seed, {.skip_passes = all});
 }
 
 TEST(RandomPrograms, AgreeWithTheInterpreter) {
   const int64_t before = totals().interpreted;
-  for (uint64_t seed = 5000; seed < 5040; ++seed) expect_no_difference(seed, {.interpret = true});
+  for (uint64_t seed = 5000; seed < 5000 + 30 * kShare; ++seed)
+    expect_no_difference(seed, {.interpret = true});
   EXPECT_GT(totals().interpreted, before + 100);
 }
 
 TEST(RandomPrograms, WithGeneratedKernels) {
-  for (uint64_t seed = 4000; seed < 4012; ++seed) {
+  for (uint64_t seed = 4000; seed < 4000 + 8 * kShare; ++seed) {
     Program program = generate(seed);
     program.calls = 3;
     program.compile_at = 1;
