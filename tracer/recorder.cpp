@@ -197,8 +197,10 @@ void Recorder::record(const OpCall& call) {
   for (int i = 0; i < call.attrs.count; ++i) words_.push_back(static_cast<uint64_t>(call.attrs[i]));
   for (const Operand& operand : call.inputs) append_operand(operand, false);
   for (const Operand& operand : call.outputs) append_operand(operand, true);
-  // The window says little about the storage: it may be the first of several, or cover all of an external.
-  for (const RecordedStorage& storage : new_storages_) words_.push_back(static_cast<uint64_t>(storage.bytes));
+  // The window says little about the storage: it may be made here or have been there, be the first of several,
+  // or cover all of an external.
+  for (const RecordedStorage& storage : new_storages_)
+    words_.push_back(static_cast<uint64_t>(storage.bytes) << 1 | storage.external);
   move_cursor(call);
   push_op(cursor_, first_value);
 }

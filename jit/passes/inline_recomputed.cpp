@@ -76,8 +76,11 @@ bool Inliner::extend(const Node& fused, int buffer, int64_t bytes, Chain* chain)
   chain->costly = chain->costly || is_costly(body[made].op);
   for (const GraphOperand& input : body[made].inputs) {
     if (!input.is_tensor()) continue;
-    const bool outside = std::none_of(
-        body.begin(), body.end(), [&](const Node& node) { return node.outputs[0].buffer == input.buffer; });
+    // Memory that the group also writes is not made by it: whether it still holds is for available() to say.
+    const bool outside =
+        !facts_[input.buffer].value || std::none_of(body.begin(), body.end(), [&](const Node& node) {
+          return node.outputs[0].buffer == input.buffer;
+        });
     const bool stored = std::any_of(fused.outputs.begin(), fused.outputs.end(),
                                     [&](const GraphOperand& o) { return o.buffer == input.buffer; });
     if (outside || (stored && graph_.buffers[input.buffer].bytes * kSmallShare <= bytes))
@@ -136,6 +139,7 @@ bool Inliner::rebuild(int reader, int from, int buffer, const Chain& chain, Node
     for (GraphOperand& input : node.inputs) rename(input);
     const int made = node.outputs[0].buffer;
     node.outputs[0].buffer = graph_.add_buffer(GraphBuffer::Kind::Internal, graph_.buffers[made].bytes);
+    facts_.emplace_back().value = true;
     copies.emplace_back(made, node.outputs[0].buffer);
     body.push_back(std::move(node));
   }
@@ -145,7 +149,6 @@ bool Inliner::rebuild(int reader, int from, int buffer, const Chain& chain, Node
     for (GraphOperand& input : node.inputs) rename(input);
     body.push_back(std::move(node));
   }
-  facts_.resize(graph_.buffers.size());
   if (body.size() > kMaxBody || !codegen::can_lower(body)) return false;
   std::vector<bool> stored(graph_.buffers.size(), false);
   for (const GraphOperand& output : old.outputs) stored[output.buffer] = true;
