@@ -1,4 +1,5 @@
 // What a traced function did and why, as text and as JSON.
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -23,11 +24,79 @@ std::string milliseconds(double ms) {
   return text;
 }
 
-Json describe_end(PathEnd& end) {
+const PathNode* ancestor(const PathNode* node, int depth) {
+  while (node->depth > depth) node = node->parent;
+  return node;
+}
+
+// The number, from 1, of the path that `ends[at]` leaves; 0 for a site's first.
+int origin(const std::vector<PathEnd*>& ends, size_t at) {
+  const Divergence& divergence = ends[at]->divergence;
+  if (divergence.kind == Divergence::Kind::None) return 0;
+  const int shared = divergence.op_index + (divergence.kind == Divergence::Kind::Ended);
+  const PathNode* prefix = ancestor(ends[at]->node, shared);
+  for (size_t i = 0; i < at; ++i)
+    if (ends[i]->node->depth >= shared && ancestor(ends[i]->node, shared) == prefix)
+      return static_cast<int>(i) + 1;
+  return 0;
+}
+
+struct RunTimeScalar {
+  int op_index;
+  Op op;
+  Scalar::Kind kind;
+  const Scalar* value;  ///< null: not known yet
+};
+
+// Numbers that are arguments of the path, random seeds and offsets among them. Under end.mutex.
+std::vector<RunTimeScalar> run_time_scalars(const PathEnd& end) {
+  std::vector<RunTimeScalar> scalars;
+  size_t slot = 0;
+  for (size_t i = 0; i < end.path->ops.size(); ++i) {
+    const RecordedOp& op = *end.path->ops[i];
+    for (const RecordedOperand& input : op.inputs) {
+      const size_t at = slot++;
+      if (input.kind != RecordedOperand::Kind::Scalar) continue;
+      const Scalar* value = at < end.values.size() ? &end.values[at].scalar : nullptr;
+      scalars.push_back({static_cast<int>(i), op.op, input.scalar_kind, value});
+    }
+    slot += op.outputs.size();
+  }
+  return scalars;
+}
+
+Json json_value(const Scalar& scalar) {
+  if (scalar.kind() == Scalar::Kind::Bool) return scalar.to_bool();
+  if (scalar.kind() == Scalar::Kind::Int) return scalar.to_int();
+  return scalar.to_double();
+}
+
+Json describe_scalars(const PathEnd& end) {
+  Json list = Json::array();
+  for (const RunTimeScalar& scalar : run_time_scalars(end)) {
+    Json json = {{"op_index", scalar.op_index}, {"op", std::string(name(scalar.op))}};
+    if (scalar.value) json["value"] = json_value(*scalar.value);
+    list.push_back(std::move(json));
+  }
+  return list;
+}
+
+Json describe_divergence(const Divergence& divergence) {
+  if (divergence.kind == Divergence::Kind::None) return nullptr;
+  return {{"op_index", divergence.op_index},
+          {"op", std::string(name(divergence.op))},
+          {"what", divergence.what},
+          {"before", divergence.before},
+          {"now", divergence.now}};
+}
+
+Json describe_end(PathEnd& end, int from) {
   std::lock_guard lock(end.mutex);
   Json json;
   json["ops"] = end.path->ops.size();
-  json["diverged"] = end.diverged;
+  json["from_path"] = from;
+  json["diverged"] = end.divergence.text();
+  json["divergence"] = describe_divergence(end.divergence);
   json["flushed_because"] = std::string(describe(end.reason));
   json["flushed_at"] = place(end.where);
   json["compiled_calls"] = end.compiled_calls;
@@ -35,11 +104,27 @@ Json describe_end(PathEnd& end) {
   json["declined_calls"] = end.declined_calls;
   json["compiles"] = end.compiles;
   json["compile_ms"] = end.compile_ms;
+  json["evictions"] = end.evictions;
   json["stays_eager_because"] = end.compile_error;
+  json["scalars"] = describe_scalars(end);
   json["executables"] = Json::array();
   for (const auto& executable : end.executables)
     json["executables"].push_back(Json::parse(executable->report_json(), nullptr, false));
   return json;
+}
+
+// "3 run-time numbers: mul 0.5, add 2, ..."
+std::string list_scalars(const PathEnd& end) {
+  constexpr size_t kShown = 8;
+  const std::vector<RunTimeScalar> scalars = run_time_scalars(end);
+  if (scalars.empty()) return "";
+  std::string text = concat(
+      {"    ", static_cast<int64_t>(scalars.size()), " run-time number", scalars.size() == 1 ? ": " : "s: "});
+  for (size_t i = 0; i < std::min(kShown, scalars.size()); ++i) {
+    text += concat({i ? ", " : "", name(scalars[i].op)});
+    if (scalars[i].value) text += concat({" ", json_value(*scalars[i].value).dump()});
+  }
+  return text + (scalars.size() > kShown ? ", ...\n" : "\n");
 }
 
 // A report's lines, each moved in.
@@ -57,6 +142,11 @@ std::string why_eager(const PathEnd& end, int compile_at) {
   if (!end.compile_error.empty()) return concat({"cannot be compiled: ", end.compile_error});
   if (!end.executables.empty()) return "";
   const int64_t seen = end.eager_calls + end.compiled_calls;
+  if (end.compiling) return "being compiled";
+  if (end.evictions)
+    return concat(
+        {"its plan was evicted, as the least recently used (ETCH_MAX_EXECUTABLES); compiled again "
+         "when seen again"});
   if (seen < compile_at)
     return concat({"seen ", seen, " time", seen == 1 ? "" : "s", "; compiled at sighting ", compile_at});
   return concat({"the values that outlive it differed between its ", seen, " calls"});
@@ -71,11 +161,14 @@ std::string explain_json(const Site& site) {
   json["gave_up"] = site.gave_up();
   json["eager_calls_after_giving_up"] = site.eager_calls_after_giving_up.load();
   json["paths"] = Json::array();
-  for (PathEnd* end : site.ends()) json["paths"].push_back(describe_end(*end));
+  site.watch();
+  const std::vector<PathEnd*> ends = site.ends();
+  for (size_t i = 0; i < ends.size(); ++i) json["paths"].push_back(describe_end(*ends[i], origin(ends, i)));
   return json.dump(2);
 }
 
 std::string explain(const Site& site) {
+  site.watch();
   const std::vector<PathEnd*> ends = site.ends();
   std::string text = concat({site.options().name, ": ", site.calls.load(), " calls, ",
                              static_cast<int64_t>(ends.size()), ends.size() == 1 ? " path\n" : " paths\n"});
@@ -84,21 +177,25 @@ std::string explain(const Site& site) {
     text +=
         concat({"  more than ", site.options().max_paths, " paths: ", site.eager_calls_after_giving_up.load(),
                 " calls since ran eagerly. Shapes that grow make a path each: pad them to a few sizes.\n"});
-  int number = 0;
-  for (PathEnd* end : ends) {
+  for (size_t i = 0; i < ends.size(); ++i) {
+    PathEnd* end = ends[i];
     std::lock_guard lock(end->mutex);
-    text += concat({"  path ", ++number, ": ", static_cast<int64_t>(end->path->ops.size()), " ops, until ",
-                    describe(end->reason)});
+    text += concat({"  path ", static_cast<int64_t>(i) + 1, ": ", static_cast<int64_t>(end->path->ops.size()),
+                    " ops, until ", describe(end->reason)});
     if (end->reason != FlushReason::EndOfBody && end->where.line) text += concat({" at ", place(end->where)});
     text += concat({"\n    ran compiled ", end->compiled_calls, ", op by op ", end->eager_calls});
     if (end->declined_calls) text += concat({" (", end->declined_calls, " declined by a check of the data)"});
     if (end->compiles)
       text += concat({"; compiled ", end->compiles, " time", end->compiles == 1 ? "" : "s", " in ",
                       milliseconds(end->compile_ms)});
+    if (end->evictions)
+      text += concat({"; evicted ", end->evictions, " time", end->evictions == 1 ? "" : "s"});
     text += "\n";
-    if (!end->diverged.empty()) text += concat({"    differs from an earlier path: ", end->diverged, "\n"});
+    if (end->divergence.kind != Divergence::Kind::None)
+      text += concat({"    differs from path ", origin(ends, i), ": ", end->divergence.text(), "\n"});
     if (const std::string eager = why_eager(*end, site.options().compile_at); !eager.empty())
       text += concat({"    runs op by op: ", eager, "\n"});
+    text += list_scalars(*end);
     for (const auto& executable : end->executables) text += indent(executable->report());
   }
   return text;

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
+#include <set>
 
 #include "jit/cpu_plan.h"
 #include "jit/graph_facts.h"
@@ -122,16 +124,28 @@ CpuProgram plan_within(const Graph& graph, std::string_view label, std::vector<P
   }
 }
 
+/// One line a folder.
+void warn_unwritable(const std::string& folder) {
+  static std::mutex* const mutex = new std::mutex;
+  static std::set<std::string>* const warned = new std::set<std::string>;
+  std::lock_guard lock(*mutex);
+  if (warned->insert(folder).second)
+    log(0, concat({"dump: expected a folder that can be written in ETCH_DUMP, got ", folder,
+                   "; what cannot be written there is left out"}));
+}
+
 }  // namespace
 
 std::span<const Pass> passes() { return kPasses; }
 
 void dump(std::string_view label, std::string_view what, std::string_view text) {
-  if (config().dump_dir.empty()) return;
+  const std::string& folder = config().dump_dir;
+  if (folder.empty()) return;
   std::error_code ignored;
-  std::filesystem::create_directories(config().dump_dir, ignored);
-  std::ofstream file(std::filesystem::path(config().dump_dir) / concat({label, ".", what}));
+  std::filesystem::create_directories(folder, ignored);
+  std::ofstream file(std::filesystem::path(folder) / concat({label, ".", what}));
   file << text;
+  if (!file.flush()) warn_unwritable(folder);
 }
 
 Graph run_passes(Graph graph, std::string_view label, std::vector<PassTime>* times,

@@ -52,7 +52,7 @@ void append_row(std::string& table, std::string_view variable, std::string_view 
     table.append(text.size() < width ? width - text.size() : 0, ' ');
     table += "  ";
   };
-  column(variable, 17);
+  column(variable, 20);
   column(initial, 7);
   column(value, 7);
   table += help;

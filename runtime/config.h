@@ -23,6 +23,8 @@ namespace etch {
   ETCH_SETTING(cache_dir, std::string, "", "ETCH_CACHE_DIR", "kernel cache; default ~/.cache/etch")          \
   ETCH_SETTING(cxx, std::string, "", "ETCH_CXX", "C++ compiler for generated kernels; \"none\": use none")   \
   ETCH_SETTING(memory_limit, int64_t, 0, "ETCH_MEMORY_LIMIT", "bytes of tensor memory allowed; 0: no limit") \
+  ETCH_SETTING(max_executables, int, 1024, "ETCH_MAX_EXECUTABLES",                                           \
+               "compiled paths kept in all, the least recently used go first; 0: no limit")                  \
   ETCH_SETTING(threads, int, 0, "ETCH_THREADS", "threads; 0: all cores")
 
 struct Config {

@@ -5,39 +5,33 @@
 
 #include "runtime/config.h"
 #include "tracer/background.h"
-#include "tracer/execute.h"
+#include "tracer/eviction.h"
 #include "tracer/recorder.h"
+#include "tracer/stream.h"
 
 namespace etch {
 
-struct Recorder::Pending {
+struct Recorder::Pending : Stream {
   PathNode* last = nullptr;
-  std::vector<PendingOp> ops;
-  std::vector<OperandValue> values;
-  std::vector<Ref<Storage>> storages;
+  std::vector<PendingOp> pending_ops;
   std::exception_ptr conflict;  ///< an external was changed by another thread
 
-  bool is_external(int number) const { return external[number]; }
-  std::vector<bool> external;
-
-  LiveSet live() const {
-    LiveSet set(storages.size());
-    for (size_t i = 0; i < storages.size(); ++i) set[i] = !external[i] && storages[i]->use_count() > 1;
-    return set;
+  std::vector<const RecordedOp*> ops() const {
+    std::vector<const RecordedOp*> list;
+    list.reserve(pending_ops.size());
+    for (const PendingOp& op : pending_ops) list.push_back(&op.node->op);
+    return list;
   }
-  void fail_incomplete(const LiveSet& live, size_t next_op, std::exception_ptr error) const;
-  void run_one_by_one(const LiveSet& live);
-  bool run(const Executable& executable, const PathEnd& end, const LiveSet& live) const;
 };
 
 Recorder::Pending Recorder::take_pending() {
   Pending pending;
   pending.last = cursor_;
-  pending.ops.swap(ops_);
+  pending.pending_ops.swap(ops_);
   pending.values.swap(values_);
   pending.storages.swap(storages_);
   // The next stream is probably as long.
-  ops_.reserve(pending.ops.size());
+  ops_.reserve(pending.pending_ops.size());
   values_.reserve(pending.values.size());
   storages_.reserve(pending.storages.size());
   pending.external.resize(pending.storages.size());
@@ -57,84 +51,6 @@ Recorder::Pending Recorder::take_pending() {
   external_bytes_ = 0;
   cursor_ = site_->root();
   return pending;
-}
-
-// Values that a failed flush leaves undone raise its error when they are used.
-void Recorder::Pending::fail_incomplete(const LiveSet& live, size_t next_op, std::exception_ptr error) const {
-  std::vector<bool> incomplete(storages.size());
-  for (size_t i = next_op; i < ops.size(); ++i)
-    for (const RecordedOperand& output : ops[i].node->op.outputs) incomplete[output.number] = true;
-  for (size_t i = 0; i < storages.size(); ++i)
-    if (live[i] && (incomplete[i] || !storages[i]->has_bytes())) storages[i]->mark_failed(error);
-}
-
-void Recorder::Pending::run_one_by_one(const LiveSet& live) {
-  const size_t count = ops.size();
-  // Dead ops are skipped; a value goes after its last use.
-  std::vector<bool> needed(live), op_needed(count);
-  std::vector<size_t> last_use(storages.size(), 0);
-  for (size_t i = count; i-- > 0;) {
-    const RecordedOp& op = ops[i].node->op;
-    bool wanted = false;
-    for (const RecordedOperand& output : op.outputs)
-      wanted |= external[output.number] || needed[output.number];
-    op_needed[i] = wanted;
-    if (!wanted) continue;
-    const auto visit = [&](const RecordedOperand& operand) {
-      if (operand.kind != RecordedOperand::Kind::Tensor) return;
-      needed[operand.number] = true;
-      last_use[operand.number] = std::max(last_use[operand.number], i);
-    };
-    for (const RecordedOperand& input : op.inputs) visit(input);
-    for (const RecordedOperand& output : op.outputs) visit(output);
-  }
-  for (size_t i = 0; i < count; ++i) {
-    const RecordedOp& op = ops[i].node->op;
-    const OperandValue* value = &values[ops[i].first_value];
-    if (!op_needed[i]) continue;
-    Operand inputs[kMaxInputs], outputs[kMaxOutputs];
-    const auto operand = [&](const RecordedOperand& from) {
-      Operand to;
-      to.dtype = from.dtype;
-      to.present = from.kind != RecordedOperand::Kind::Absent;
-      to.offset = value->offset;
-      to.scalar = value->scalar;
-      if (from.kind == RecordedOperand::Kind::Tensor) {
-        to.storage = storages[from.number].get();
-        to.geometry = &from.geometry;
-      }
-      ++value;
-      return to;
-    };
-    for (size_t k = 0; k < op.inputs.size(); ++k) inputs[k] = operand(op.inputs[k]);
-    for (size_t k = 0; k < op.outputs.size(); ++k) outputs[k] = operand(op.outputs[k]);
-    try {
-      for (size_t k = 0; k < op.outputs.size(); ++k)
-        if (!outputs[k].storage->has_bytes()) outputs[k].storage->materialise();
-      execute({op.op, {inputs, op.inputs.size()}, {outputs, op.outputs.size()}, op.attrs});
-    } catch (...) {
-      fail_incomplete(live, i, std::current_exception());
-      throw;
-    }
-    const auto release = [&](const RecordedOperand& operand_of_op) {
-      if (operand_of_op.kind != RecordedOperand::Kind::Tensor) return;
-      const int number = operand_of_op.number;
-      if (!external[number] && !live[number] && last_use[number] == i) storages[number] = nullptr;
-    };
-    for (const RecordedOperand& input : op.inputs) release(input);
-    for (const RecordedOperand& output : op.outputs) release(output);
-  }
-}
-
-bool Recorder::Pending::run(const Executable& executable, const PathEnd& end, const LiveSet& live) const {
-  std::vector<Storage*> pointers(storages.size());
-  for (size_t i = 0; i < storages.size(); ++i) pointers[i] = storages[i].get();
-  try {
-    return executable.run({*end.path, values, pointers, live});
-  } catch (...) {
-    fail_incomplete(live, ops.size(), std::current_exception());  // what it completed has bytes
-    throw;
-  }
 }
 
 namespace {
@@ -159,7 +75,8 @@ LiveSet choose_live_set(PathEnd& end, const LiveSet& live, int compile_at) {
 
 // Compiles the path for `live` and keeps the result, or the reason why there is none. Its caller has set
 // end.compiling.
-Ref<Executable> compile_end(PathEnd& end, const LiveSet& live, const SiteOptions& options) {
+Ref<Executable> compile_end(PathEnd& end, const LiveSet& live, Site& site) {
+  const SiteOptions& options = site.options();
   const auto start = std::chrono::steady_clock::now();
   Ref<Executable> executable;
   std::string error;
@@ -171,40 +88,53 @@ Ref<Executable> compile_end(PathEnd& end, const LiveSet& live, const SiteOptions
   const double ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   std::vector<Ref<Executable>> replaced;  // goes after the lock
-  std::lock_guard lock(end.mutex);
-  end.compiling = false;
+  {
+    std::lock_guard lock(end.mutex);
+    end.compiling = false;
+    if (executable) {
+      ++end.compiles;
+      end.compile_ms += ms;
+      end.live_sets.clear();
+      replaced.swap(end.executables);
+      end.executables.push_back(executable);
+    } else {
+      end.compile_error = error;
+    }
+  }
+  const auto count = static_cast<int64_t>(end.path->ops.size());
   if (!executable) {
-    end.compile_error = error;
-    log(1, concat({options.name, ": a path of ", static_cast<int64_t>(end.path->ops.size()),
-                   " ops could not be compiled and stays eager: ", error}));
+    log(1,
+        concat({options.name, ": a path of ", count, " ops could not be compiled and stays eager: ", error}));
     return {};
   }
-  ++end.compiles;
-  end.compile_ms += ms;
-  end.live_sets.clear();
-  replaced.swap(end.executables);
-  end.executables.push_back(executable);
-  log(1, concat({options.name, ": compiled a path of ", static_cast<int64_t>(end.path->ops.size()),
-                 " ops in ", ms, " ms"}));
+  log(1, concat({options.name, ": compiled a path of ", count, " ops in ", ms, " ms"}));
+  evict_beyond_limit(end);
+  site.note_compile();
   return executable;
 }
 
+struct CompileWhen {
+  bool allowed;  ///< not while an exception is in flight
+  bool now;      ///< at this very call, for a capture
+};
+
 // The executable for this call, compiled now if it is time; null: run op by op.
-Ref<Executable> find_or_compile(PathEnd& end, const LiveSet& live, const SiteOptions& options,
-                                bool may_compile) {
+Ref<Executable> find_or_compile(PathEnd& end, const LiveSet& live, Site& site, CompileWhen when) {
+  const SiteOptions& options = site.options();
   LiveSet chosen;
   {
     std::lock_guard lock(end.mutex);
     for (const auto& executable : end.executables)
       if (contains(executable->live(), live)) return executable;
-    if (!may_compile || !registered_compiler() || end.compiling || !end.compile_error.empty()) return {};
-    chosen = choose_live_set(end, live, options.compile_at);
+    if (!when.allowed || !registered_compiler() || end.compiling || !end.compile_error.empty()) return {};
+    if (!when.now && !may_compile_again(end)) return {};
+    chosen = choose_live_set(end, live, when.now ? 1 : options.compile_at);
     if (chosen.empty()) return {};
     end.compiling = true;
   }
-  if (!options.background) return compile_end(end, chosen, options);
-  run_in_background(
-      &options, [&end, &options, chosen = std::move(chosen)] { (void)compile_end(end, chosen, options); });
+  if (!options.background || when.now) return compile_end(end, chosen, site);
+  run_in_background(&options,
+                    [&end, &site, chosen = std::move(chosen)] { (void)compile_end(end, chosen, site); });
   return {};
 }
 
@@ -215,23 +145,35 @@ void Recorder::flush_pending(FlushReason reason, SourceLocation where, bool may_
   Pending pending = take_pending();
   const LiveSet live = pending.live();
   if (pending.conflict) {
-    pending.fail_incomplete(live, 0, pending.conflict);
+    pending.fail_incomplete(pending.ops(), live, 0, pending.conflict);
     std::rethrow_exception(pending.conflict);
   }
-  const SiteOptions& options = site_->options();
   PathEnd* end = may_compile ? site_->end_at(pending.last, reason, where) : site_->abandoned_at(pending.last);
+  if (capture_ && ++capture_->flushes == 1) {
+    capture_->reason = reason;
+    capture_->where = where;
+  }
   if (!end) {
-    pending.run_one_by_one(live);
+    pending.run_one_by_one(pending.ops(), live);
     return;
   }
-  const Ref<Executable> executable = find_or_compile(*end, live, options, may_compile);
-  const bool compiled = executable && pending.run(*executable, *end, live);
+  const Ref<Executable> executable = find_or_compile(*end, live, *site_, {may_compile, capture_ != nullptr});
+  if (capture_) {
+    capture_->end = end;
+    capture_->executable = executable;
+    capture_->stream = pending;
+    capture_->live = live;
+  }
+  if (executable) touch(*end);
+  const bool compiled = executable && pending.run(*executable, *end->path, live);
   {
     std::lock_guard lock(end->mutex);
     ++(compiled ? end->compiled_calls : end->eager_calls);
+    if (!compiled) ++end->eager_calls_since_eviction;
     if (executable && !compiled) ++end->declined_calls;
+    if (!compiled || site_->watched()) end->values = pending.values;
   }
-  if (!compiled) pending.run_one_by_one(live);
+  if (!compiled) pending.run_one_by_one(end->path->ops, live);
 }
 
 void Recorder::flush(FlushReason reason, SourceLocation where) {

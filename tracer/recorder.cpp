@@ -261,8 +261,9 @@ void Recorder::settle_before_write(Storage& storage) {
 
 // --- Scopes
 
-void Recorder::open(Site& site) {
+void Recorder::open(Site& site, FlushCapture* capture) {
   site_ = &site;
+  capture_ = capture;
   depth_ = 1;
   cursor_ = site.root();
   exceptions_ = std::uncaught_exceptions();
@@ -272,6 +273,7 @@ void Recorder::open(Site& site) {
 
 void Recorder::close() noexcept {
   site_ = nullptr;
+  capture_ = nullptr;
   depth_ = 0;
   cursor_ = nullptr;
   active_ = nullptr;
@@ -310,7 +312,18 @@ TraceScope::TraceScope(Site& site) : site_(&site), exceptions_(std::uncaught_exc
     return;
   }
   recorder_ = &Recorder::of_this_thread();
-  recorder_->open(site);
+  recorder_->open(site, nullptr);
+}
+
+TraceScope::TraceScope(Site& site, FlushCapture& capture)
+    : site_(&site), exceptions_(std::uncaught_exceptions()) {
+  ETCH_CHECK(!Recorder::active(), TraceError, site.options().name,
+             ": expected to be frozen outside traced functions, got a call while one runs on this thread");
+  ETCH_CHECK(!site.gave_up(), TraceError, site.options().name, ": expected a function with at most ",
+             site.options().max_paths, " paths to freeze, got one that runs eagerly because it has more");
+  site.calls.fetch_add(1, std::memory_order_relaxed);
+  recorder_ = &Recorder::of_this_thread();
+  recorder_->open(site, &capture);
 }
 
 void TraceScope::finish() {

@@ -15,6 +15,8 @@
 
 namespace etch {
 
+struct FlushCapture;
+
 /// One a thread, reused. Idle unless a scope is open.
 class Recorder final : public PendingWork {
  public:
@@ -62,7 +64,7 @@ class Recorder final : public PendingWork {
   struct Pending;  // the stream, moved out of the recorder while it is flushed
 
   static Recorder& of_this_thread();
-  void open(Site& site);
+  void open(Site& site, FlushCapture* capture);
   void close() noexcept;
   void abandon() noexcept;
   void give_up();
@@ -85,6 +87,7 @@ class Recorder final : public PendingWork {
   static thread_local SourceLocation host_access_;
 
   Site* site_ = nullptr;
+  FlushCapture* capture_ = nullptr;  ///< what this body's flushes are told to; usually null
   int depth_ = 0;
   int exceptions_ = 0;  ///< in flight when the scope was opened
   PathNode* cursor_ = nullptr;
@@ -102,6 +105,9 @@ class Recorder final : public PendingWork {
 class TraceScope {
  public:
   explicit TraceScope(Site& site);
+  /// Traces even where tracing is disabled, compiles at each flush, and tells `capture` about them. Throws
+  /// TraceError if this thread is tracing already, or the site has given up.
+  TraceScope(Site& site, FlushCapture& capture);
   /// Flushes if the body has finished; drops to eager execution of what is reachable if an exception is in
   /// flight. Never throws when unwinding; otherwise it may, so call finish() first where that matters.
   ~TraceScope() noexcept(false);

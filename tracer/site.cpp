@@ -6,6 +6,7 @@
 
 #include "runtime/config.h"
 #include "tracer/background.h"
+#include "tracer/eviction.h"
 
 namespace etch {
 
@@ -38,6 +39,7 @@ PathNode* PathNode::find(const std::vector<uint64_t>& words) const {
 Site::Site(SiteOptions options) : options_(std::move(options)) {}
 Site::~Site() {
   if (options_.background) cancel_background(&options_);
+  for (const auto& end : ends_) forget_executables(*end);
 }
 
 PathNode* Site::insert(PathNode* parent, const std::vector<uint64_t>& key, const RecordedOp& op,
@@ -59,8 +61,49 @@ PathNode* Site::insert(PathNode* parent, const std::vector<uint64_t>& key, const
 
 void Site::give_up(const std::string& why) {
   if (gave_up_.exchange(true, std::memory_order_relaxed)) return;
-  log(1, concat({options_.name, ": ", why,
-                 "; runs eagerly from now on. explain() tells what differed between its paths"}));
+  log(0, concat({options_.name, ": ", why, " in ", calls.load(), " calls, so it runs eagerly from now on",
+                 why_so_many_paths(), ". explain() tells more"}));
+}
+
+// Under the lock.
+std::string Site::why_so_many_paths() const {
+  const Divergence* most = nullptr;
+  int64_t most_seen = 0;
+  for (const auto& end : ends_) {
+    const Divergence& one = end->divergence;
+    if (one.kind == Divergence::Kind::None) continue;
+    const int64_t seen = std::count_if(ends_.begin(), ends_.end(), [&](const auto& other) {
+      const Divergence& two = other->divergence;
+      return two.kind == one.kind && two.op_index == one.op_index && two.what == one.what;
+    });
+    if (seen < most_seen) continue;
+    most_seen = seen;
+    most = &one;
+  }
+  if (!most) return "";
+  return concat(
+      {". What made most of its paths (", most_seen, "): ", most->text(), ". ", remedy(most->kind)});
+}
+
+// Rare enough after a warm-up, a compile is no news.
+void Site::note_compile() {
+  constexpr int kMany = 8;
+  constexpr int64_t kCallsBetween = 20;
+  const int count = compiles_.fetch_add(1, std::memory_order_relaxed) + 1;
+  if (count != kMany || calls.load(std::memory_order_relaxed) > kMany * kCallsBetween) return;
+  std::lock_guard lock(mutex_);
+  std::string why = why_so_many_paths();
+  if (static_cast<int>(ends_.size()) < kMany / 2) {
+    const bool evicted = std::any_of(ends_.begin(), ends_.end(), [](const auto& end) {
+      std::lock_guard end_lock(end->mutex);
+      return end->evictions > 0;
+    });
+    why = evicted
+              ? ". Its plans were evicted: raise ETCH_MAX_EXECUTABLES"
+              : ". What outlives it differed from call to call: keep, or drop, the same tensors each time";
+  }
+  log(0, concat({options_.name, ": compiled ", count, " times in ", calls.load(), " calls", why,
+                 ". explain() tells more"}));
 }
 
 PathEnd* Site::end_at(PathNode* node, FlushReason reason, SourceLocation where) {
@@ -77,7 +120,7 @@ PathEnd* Site::end_at(PathNode* node, FlushReason reason, SourceLocation where) 
   end->reason = reason;
   end->where = where;
   end->path = std::make_unique<Path>(path_to(node));
-  if (ends_.size() > 1) end->diverged = describe_divergence(node);
+  if (ends_.size() > 1) end->divergence = find_divergence(node);
   node->end.store(end.get(), std::memory_order_release);
   return end.get();
 }
@@ -86,8 +129,11 @@ PathEnd* Site::end_at(PathNode* node, FlushReason reason, SourceLocation where) 
 // trie.
 PathEnd* Site::abandoned_at(PathNode* node) {
   PathEnd* end = node->end.load(std::memory_order_acquire);
-  if (!end && !gave_up() && abandoned_.fetch_add(1, std::memory_order_relaxed) + 1 >= 64 * options_.max_paths)
+  if (!end && !gave_up() &&
+      abandoned_.fetch_add(1, std::memory_order_relaxed) + 1 >= 64 * options_.max_paths) {
+    std::lock_guard lock(mutex_);
     give_up(concat({64 * options_.max_paths, " calls that threw"}));
+  }
   return end;
 }
 
@@ -108,60 +154,6 @@ Path path_to(const PathNode* node) {
     path.storages.insert(path.storages.end(), at->new_storages.begin(), at->new_storages.end());
   }
   return path;
-}
-
-namespace {
-
-std::string describe_operand(const RecordedOperand& operand) {
-  switch (operand.kind) {
-    case RecordedOperand::Kind::Absent:
-      return "nothing";
-    case RecordedOperand::Kind::Scalar:
-      return operand.scalar_kind == Scalar::Kind::Float ? "a floating scalar"
-             : operand.scalar_kind == Scalar::Kind::Int ? "an integer scalar"
-                                                        : "a bool scalar";
-    case RecordedOperand::Kind::Tensor:
-      break;
-  }
-  return concat({name(operand.dtype), to_string(operand.geometry.sizes), " of storage %", operand.number});
-}
-
-// The first difference between two ops that follow the same prefix.
-std::string describe_difference(const RecordedOp& before, const RecordedOp& now) {
-  if (before.op != now.op) return concat({"op ", name(before.op), " before, ", name(now.op), " now"});
-  if (before.attrs != now.attrs) return concat({name(now.op), ": other attributes"});
-  const auto compare = [&](const char* role, const auto& olds, const auto& news) -> std::string {
-    for (size_t i = 0; i < std::min(olds.size(), news.size()); ++i) {
-      const RecordedOperand& a = olds[i];
-      const RecordedOperand& b = news[i];
-      if (describe_operand(a) != describe_operand(b))
-        return concat({name(now.op), ", ", role, " ", static_cast<int>(i), ": ", describe_operand(a),
-                       " before, ", describe_operand(b), " now"});
-      if (a.kind == RecordedOperand::Kind::Tensor && a.geometry.strides != b.geometry.strides)
-        return concat({name(now.op), ", ", role, " ", static_cast<int>(i), ": strides ",
-                       to_string(a.geometry.strides), " before, ", to_string(b.geometry.strides), " now"});
-    }
-    return "";
-  };
-  std::string text = compare("input", before.inputs, now.inputs);
-  if (text.empty()) text = compare("output", before.outputs, now.outputs);
-  return text.empty() ? concat({name(now.op), ": storages of other sizes, or another number of threads"})
-                      : text;
-}
-
-}  // namespace
-
-std::string describe_divergence(const PathNode* node) {
-  if (node->first_child.load(std::memory_order_acquire))
-    return concat({"ended after op ", node->depth - 1, ", where an earlier path went on"});
-  for (const PathNode* at = node; at->parent; at = at->parent) {
-    const PathNode* oldest = at->parent->first_child.load(std::memory_order_acquire);
-    if (oldest != at) return concat({"op ", at->depth - 1, ": ", describe_difference(oldest->op, at->op)});
-    if (at->parent->parent && at->parent->end.load(std::memory_order_acquire))
-      return concat(
-          {"went on with op ", at->depth - 1, " (", name(at->op.op), "), where an earlier path ended"});
-  }
-  return "";
 }
 
 }  // namespace etch

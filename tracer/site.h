@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/source_location.h"
+#include "tracer/divergence.h"
 #include "tracer/path.h"
 
 namespace etch {
@@ -26,16 +27,20 @@ struct PathEnd {
   PathNode* node = nullptr;
   FlushReason reason = FlushReason::EndOfBody;
   SourceLocation where;
-  std::string diverged;  ///< where it left the paths before it; empty for a site's first
+  Divergence divergence;  ///< from the paths before it
   std::vector<Ref<Executable>> executables;
   std::vector<LiveSet> live_sets;  ///< seen since the last compile, without an executable for them
   int64_t compiled_calls = 0;
   int64_t eager_calls = 0;
   int64_t declined_calls = 0;  ///< an executable's check failed: run op by op
   int compiles = 0;
+  int evictions = 0;  ///< of its executable, by the limit on their number
+  int64_t eager_calls_since_eviction = 0;
+  std::atomic<int64_t> last_used{0};  ///< see tracer/eviction.h
   bool compiling = false;
   double compile_ms = 0;
-  std::string compile_error;  ///< why this path stays eager; empty if it does not
+  std::string compile_error;         ///< why this path stays eager; empty if it does not
+  std::vector<OperandValue> values;  ///< of a call run op by op, or of the last one once the site is watched
   std::unique_ptr<Path> path;
 };
 
@@ -81,6 +86,11 @@ class Site {
   /// The end at `node` if there is one, for a flush that must not compile: while an exception is in flight.
   PathEnd* abandoned_at(PathNode* node);
   bool gave_up() const { return gave_up_.load(std::memory_order_relaxed); }
+  /// From now on ends keep the values of each call: somebody asks for reports.
+  void watch() const { watched_.store(true, std::memory_order_relaxed); }
+  bool watched() const { return watched_.load(std::memory_order_relaxed); }
+  /// Counts a compile; warns, once, when they come often.
+  void note_compile();
 
   /// Ends in order of creation, for reports.
   std::vector<PathEnd*> ends() const;
@@ -89,19 +99,19 @@ class Site {
 
  private:
   void give_up(const std::string& why);
+  std::string why_so_many_paths() const;
   SiteOptions options_;
   PathNode root_;
   mutable std::mutex mutex_;
   std::deque<std::unique_ptr<PathNode>> nodes_;
   std::deque<std::unique_ptr<PathEnd>> ends_;
   std::atomic<bool> gave_up_{false};
+  mutable std::atomic<bool> watched_{false};
+  std::atomic<int> compiles_{0};
   std::atomic<int> abandoned_{0};  ///< streams that an exception ended where no path does
 };
 
 /// The ops from the root to `node`, with the storages they number.
 Path path_to(const PathNode* node);
-
-/// Where a new path that ends at `node` leaves the older ones, in words; empty if there are none.
-std::string describe_divergence(const PathNode* node);
 
 }  // namespace etch

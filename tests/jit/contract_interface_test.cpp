@@ -123,7 +123,7 @@ TEST_F(Interface, ExplainTellsPathsHitsDivergencesAndFlushes) {
   for (const char* part :
        {"my step: 4 calls, 2 paths", "path 1: 2 ops, until the host read a value at",
         "contract_interface_test.cpp:", "ran compiled 2, op by op 1", "compiled 1 time",
-        "differs from an earlier path: op 1: op sum before, exp now", "seen 1 time; compiled at sighting 2"})
+        "differs from path 1: op 1: op sum before, exp now", "seen 1 time; compiled at sighting 2"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
   const nlohmann::json json = report(step);
   EXPECT_EQ(json["name"], "my step");

@@ -1,0 +1,154 @@
+// Comparing a new path with the oldest one that it leaves.
+#include "tracer/divergence.h"
+
+#include <algorithm>
+
+#include "runtime/error.h"
+#include "tracer/site.h"
+
+namespace etch {
+namespace {
+
+using Kind = Divergence::Kind;
+
+std::string describe_operand(const RecordedOperand& operand) {
+  switch (operand.kind) {
+    case RecordedOperand::Kind::Absent:
+      return "nothing";
+    case RecordedOperand::Kind::Scalar:
+      return operand.scalar_kind == Scalar::Kind::Float ? "a floating scalar"
+             : operand.scalar_kind == Scalar::Kind::Int ? "an integer scalar"
+                                                        : "a bool scalar";
+    case RecordedOperand::Kind::Tensor:
+      break;
+  }
+  return concat({name(operand.dtype), to_string(operand.geometry.sizes), " of storage %", operand.number});
+}
+
+Kind compare_operands(const RecordedOperand& a, const RecordedOperand& b) {
+  if (a.kind != b.kind) return Kind::Operand;
+  if (a.kind == RecordedOperand::Kind::Absent) return Kind::None;
+  if (a.kind == RecordedOperand::Kind::Scalar)
+    return a.scalar_kind == b.scalar_kind ? Kind::None : Kind::Operand;
+  if (a.dtype != b.dtype) return Kind::DType;
+  if (a.geometry.sizes != b.geometry.sizes) return Kind::Sizes;
+  if (a.number != b.number) return Kind::Identity;
+  return a.geometry.strides == b.geometry.strides ? Kind::None : Kind::Strides;
+}
+
+// The first difference between the operands of two equal ops.
+bool compare_roles(const char* role, const std::vector<RecordedOperand>& olds,
+                   const std::vector<RecordedOperand>& news, Divergence& to) {
+  for (size_t i = 0; i < std::min(olds.size(), news.size()); ++i) {
+    to.kind = compare_operands(olds[i], news[i]);
+    if (to.kind == Kind::None) continue;
+    to.what = concat({role, " ", static_cast<int>(i)});
+    const bool strides = to.kind == Kind::Strides;
+    to.before =
+        strides ? concat({"strides ", to_string(olds[i].geometry.strides)}) : describe_operand(olds[i]);
+    to.now = strides ? to_string(news[i].geometry.strides) : describe_operand(news[i]);
+    return true;
+  }
+  return false;
+}
+
+// Two nodes that follow the same prefix.
+Divergence compare(const PathNode& before, const PathNode& now) {
+  Divergence result;
+  result.op_index = now.depth - 1;
+  result.op = now.op.op;
+  const auto differs = [&](Kind kind, std::string what, std::string old_value, std::string new_value) {
+    result.kind = kind;
+    result.what = std::move(what);
+    result.before = std::move(old_value);
+    result.now = std::move(new_value);
+    return result;
+  };
+  if (before.op.op != now.op.op)
+    return differs(Kind::Op, "op", std::string(name(before.op.op)), std::string(name(now.op.op)));
+  for (int i = 0; i < std::min(before.op.attrs.count, now.op.attrs.count); ++i)
+    if (before.op.attrs[i] != now.op.attrs[i])
+      return differs(Kind::Attribute, concat({"attribute ", i}), std::to_string(before.op.attrs[i]),
+                     std::to_string(now.op.attrs[i]));
+  if (before.op.attrs.count != now.op.attrs.count)
+    return differs(Kind::Attribute, "attributes", std::to_string(before.op.attrs.count),
+                   std::to_string(now.op.attrs.count));
+  if (before.op.inputs.size() != now.op.inputs.size())
+    return differs(Kind::Operand, "inputs", std::to_string(before.op.inputs.size()),
+                   std::to_string(now.op.inputs.size()));
+  if (compare_roles("input", before.op.inputs, now.op.inputs, result) ||
+      compare_roles("output", before.op.outputs, now.op.outputs, result))
+    return result;
+  for (size_t i = 0; i < std::min(before.new_storages.size(), now.new_storages.size()); ++i)
+    if (before.new_storages[i].bytes != now.new_storages[i].bytes)
+      return differs(Kind::StorageBytes, "the bytes of a storage",
+                     std::to_string(before.new_storages[i].bytes), std::to_string(now.new_storages[i].bytes));
+  return differs(Kind::Threads, "threads", std::to_string(before.key[0]), std::to_string(now.key[0]));
+}
+
+}  // namespace
+
+std::string Divergence::text() const {
+  switch (kind) {
+    case Kind::None:
+      return "";
+    case Kind::Op:
+      return concat({"op ", op_index, ": op ", before, " before, ", now, " now"});
+    case Kind::Ended:
+      return concat({"ended after op ", op_index, ", where an earlier path went on"});
+    case Kind::WentOn:
+      return concat({"went on with op ", op_index, " (", name(op), "), where an earlier path ended"});
+    default:
+      return concat({"op ", op_index, ": ", name(op), ", ", what, ": ", before, " before, ", now, " now"});
+  }
+}
+
+Divergence find_divergence(const PathNode* node) {
+  Divergence result;
+  if (const PathNode* next = node->first_child.load(std::memory_order_acquire)) {
+    result = {Kind::Ended, node->depth - 1, node->op.op, "end", std::string(name(next->op.op)), "the end"};
+    return result;
+  }
+  for (const PathNode* at = node; at->parent; at = at->parent) {
+    const PathNode* oldest = at->parent->first_child.load(std::memory_order_acquire);
+    if (oldest != at) return compare(*oldest, *at);
+    if (at->parent->parent && at->parent->end.load(std::memory_order_acquire)) {
+      result = {Kind::WentOn, at->depth - 1, at->op.op, "end", "the end", std::string(name(at->op.op))};
+      return result;
+    }
+  }
+  return result;
+}
+
+std::string_view remedy(Kind kind) {
+  switch (kind) {
+    case Kind::None:
+      return "";
+    case Kind::Op:
+    case Kind::Ended:
+    case Kind::WentOn:
+      return "each way through branches and each trip count is a path: choose between values with where(), "
+             "or "
+             "move what changes at every call out of the function";
+    case Kind::Attribute:
+      return "axes, kernel sizes and the like are part of a path: keep them to a few values";
+    case Kind::Operand:
+      return "a number in the place of a tensor, or of another kind, is a path of its own: pass one kind";
+    case Kind::DType:
+      return "convert inputs to one dtype before the call";
+    case Kind::Sizes:
+    case Kind::StorageBytes:
+      return "each shape is a path: pad to a few sizes, and drop or pad a last partial batch";
+    case Kind::Strides:
+      return "call contiguous() on inputs that arrive in different layouts";
+    case Kind::Identity:
+      return "the tensors used are the same ones, or not, in another pattern from call to call: pass "
+             "distinct "
+             "ones, in the same places";
+    case Kind::Threads:
+      break;
+  }
+  return "set the number of threads once";
+}
+
+}  // namespace etch
