@@ -1,7 +1,10 @@
-// The cost of a replay beyond its kernels: a call, and each step, on tensors of one element.
+// The cost of calls beyond their kernels, on tensors of a few elements: replays of a plan, calls of compiled
+// and frozen functions, and functions that never settle.
 #include <benchmark/benchmark.h>
 
 #include "eager/cpu/executor.h"
+#include "eager/tensor.h"
+#include "jit/compile.h"
 #include "jit/executable.h"
 #include "runtime/config.h"
 
@@ -66,5 +69,45 @@ void replay(benchmark::State& state, bool fused) {
 
 BENCHMARK_CAPTURE(replay, eager_kernels, false)->Arg(1)->Arg(10)->Arg(1000);
 BENCHMARK_CAPTURE(replay, fused_and_products, true)->Arg(1)->Arg(10)->Arg(500);
+
+Tensor chain(Tensor x, int64_t ops) {
+  for (int64_t i = 0; i < ops; ++i) x = i % 2 ? x.tanh() : x.neg();
+  return x;
+}
+
+enum class Way { Eager, Compiled, Frozen };
+
+/// A body of as many ops as plan steps: the same work by plain eager code, by a compiled function, frozen.
+void call(benchmark::State& state, Way way) {
+  const int64_t ops = state.range(0);
+  config().skip_passes = "fuse";
+  auto step = compile([ops](const Tensor& x) { return chain(x, ops); });
+  const Tensor x = ones({1});
+  auto fast = step.freeze(x);
+  config().skip_passes = {};
+  for (auto _ : state)
+    benchmark::DoNotOptimize(way == Way::Eager ? chain(x, ops) : way == Way::Compiled ? step(x) : fast(x));
+  state.counters["ns_a_step"] =
+      benchmark::Counter(1e-9 * static_cast<double>(ops),
+                         benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+
+BENCHMARK_CAPTURE(call, eager, Way::Eager)->Arg(1)->Arg(10)->Arg(1000);
+BENCHMARK_CAPTURE(call, compiled, Way::Compiled)->Arg(1)->Arg(10)->Arg(1000);
+BENCHMARK_CAPTURE(call, frozen, Way::Frozen)->Arg(1)->Arg(10)->Arg(1000);
+
+/// 200 calls of a function that takes another path at each.
+void never_settles(benchmark::State& state, bool traced) {
+  constexpr int kCalls = 200;
+  std::vector<Tensor> inputs;
+  for (int64_t i = 0; i < kCalls; ++i) inputs.push_back(ones({64 + i}));
+  for (auto _ : state) {
+    auto step = compile([](const Tensor& x) { return chain(x, 40); }, {.max_paths = 16});
+    for (const Tensor& x : inputs) benchmark::DoNotOptimize(traced ? step(x) : chain(x, 40));
+  }
+}
+
+BENCHMARK_CAPTURE(never_settles, eager, false);
+BENCHMARK_CAPTURE(never_settles, traced, true);
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "eager/tensor.h"
+#include "jit/freeze.h"
 #include "runtime/source_location.h"
 
 namespace etch {
@@ -59,43 +60,99 @@ void wait_for_compiles(const Site& site);
 
 /// A callable whose ops are captured. Copies share what has been compiled. May be called from many threads at
 /// once. The body runs at every call, so host effects happen each time; the tensors it returns and stores are
-/// computed when it returns, at the latest.
+/// computed when it returns, at the latest. It may be destroyed or replaced while calls are inside, even by
+/// its own body: a call keeps what it needs until it is done. What the callable refers to is the user's to
+/// keep.
 template <class F>
 class Compiled {
  public:
   Compiled(F function, const CompileFunctionOptions& options, SourceLocation where)
-      : function_(std::move(function)), site_(detail::make_site(options, where)) {}
+      : state_(std::make_shared<State>(State{std::move(function), detail::make_site(options, where)})) {}
+  Compiled(const Compiled& other) requires std::is_copy_constructible_v<F>
+      : state_(std::make_shared<State>(*other.state_)) {}
+  Compiled(Compiled&&) noexcept = default;
+  Compiled& operator=(const Compiled& other) requires std::is_copy_constructible_v<F> {
+    state_ = std::make_shared<State>(*other.state_);
+    return *this;
+  }
+  Compiled& operator=(Compiled&&) noexcept = default;
 
   template <class... Args>
   std::invoke_result_t<F&, Args...> operator()(Args&&... args) {
-    const std::shared_ptr<Site> site = site_;  // a body may replace its own Compiled
-    detail::Scope scope(*site);
+    const std::shared_ptr<State> state = state_;
+    detail::Scope scope(*state->site);
     if constexpr (std::is_void_v<std::invoke_result_t<F&, Args...>>) {
-      std::invoke(function_, std::forward<Args>(args)...);
+      std::invoke(state->function, std::forward<Args>(args)...);
       scope.finish();
     } else {
-      std::invoke_result_t<F&, Args...> result = std::invoke(function_, std::forward<Args>(args)...);
+      std::invoke_result_t<F&, Args...> result = std::invoke(state->function, std::forward<Args>(args)...);
       scope.finish();
       return result;
     }
   }
 
-  /// The paths, how often each ran, why each was made, and what it costs.
-  std::string explain() const { return detail::explain(*site_); }
+  /// A callable that replays the path of these arguments without running the body, for inner loops where
+  /// microseconds count: `auto fast = step.freeze(x, y, 0.1); fast(x2, y2);`. It takes the tensors among the
+  /// arguments and checks that they are like the examples.
+  ///
+  /// Freezing runs the body at least twice, as ordinary calls with all their effects, on copies of the
+  /// example tensors. It throws TraceError, saying what it met, for bodies that read or write tensors from
+  /// the host, leave more behind than what they return (gradients in `.grad`, stored tensors), use other
+  /// tensors or numbers from run to run (a step counter, a rate schedule), or draw from a generator other
+  /// than the default one.
+  ///
+  /// What a frozen call does not see any more: branches, counters, prints and hooks of the body; numbers
+  /// (they stay as they were); which tensors the body would use (captured ones stay the same memory: writes
+  /// into them are seen, replacing them is not); train/eval and requires_grad. Results do not require
+  /// gradients. Writes to captured tensors and inputs happen, and count as such; random numbers are drawn as
+  /// eager would. If the number of threads is another one, ops run one by one.
+  template <class... Args>
+  auto freeze(Args&&... args) {
+    using Result = std::invoke_result_t<F&, Args...>;
+    const std::shared_ptr<State> state = state_;
+    constexpr size_t kTensors = (size_t{0} + ... + std::is_same_v<std::remove_cvref_t<Args>, Tensor>);
+    std::vector<Tensor> examples;
+    (
+        [&] {
+          if constexpr (std::is_same_v<std::remove_cvref_t<Args>, Tensor>) examples.push_back(args);
+        }(),
+        ...);
+    detail::ResultParts parts;
+    const auto body = [&](std::span<const Tensor> inputs) {
+      const Tensor* next = inputs.data();
+      // In braces: bound from left to right.
+      std::tuple<decltype(detail::bind_argument(args, next))...> bound{detail::bind_argument(args, next)...};
+      parts = {};
+      if constexpr (std::is_void_v<Result>)
+        std::apply(state->function, bound);
+      else
+        detail::ResultOf<std::remove_cvref_t<Result>>::take(std::apply(state->function, bound), parts);
+      return std::move(parts.tensors);
+    };
+    std::shared_ptr<const detail::FrozenPlan> plan = detail::freeze(state->site, examples, body);
+    return Frozen<std::remove_cvref_t<Result>, kTensors>(std::move(plan), std::move(parts.lengths));
+  }
+
+  /// The paths, how often each ran, why each was made, and what it costs. Run-time numbers are those of the
+  /// last call that ran op by op; from the first report on, those of the last call.
+  std::string explain() const { return detail::explain(*state_->site); }
   /// The same as JSON.
-  std::string explain_json() const { return detail::explain_json(*site_); }
+  std::string explain_json() const { return detail::explain_json(*state_->site); }
   /// The largest plan's memory; zeros while nothing is compiled.
-  CompiledMemory memory() const { return detail::compiled_memory(*site_); }
-  int compile_count() const { return detail::compile_count(*site_); }
+  CompiledMemory memory() const { return detail::compiled_memory(*state_->site); }
+  int compile_count() const { return detail::compile_count(*state_->site); }
   /// Flushes that ran compiled, and that ran op by op.
-  int64_t compiled_calls() const { return detail::compiled_calls(*site_); }
-  int64_t eager_calls() const { return detail::eager_calls(*site_); }
+  int64_t compiled_calls() const { return detail::compiled_calls(*state_->site); }
+  int64_t eager_calls() const { return detail::eager_calls(*state_->site); }
   /// With {.background = true}: returns when no compile of this function is queued or running.
-  void wait_for_compiles() const { detail::wait_for_compiles(*site_); }
+  void wait_for_compiles() const { detail::wait_for_compiles(*state_->site); }
 
  private:
-  F function_;
-  std::shared_ptr<Site> site_;
+  struct State {
+    F function;
+    std::shared_ptr<Site> site;
+  };
+  std::shared_ptr<State> state_;
 };
 
 /// Wraps a free function, lambda or member function (called with the object first).

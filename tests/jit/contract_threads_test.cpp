@@ -151,5 +151,110 @@ TEST_F(Threads, TheFunctionMayGoWhileACallRuns) {
   EXPECT_EQ(copy.compile_count(), 1);
 }
 
+// What the body holds by value must live until the call inside is done.
+TEST_F(Threads, DestroyingAFunctionWhileAnotherThreadIsInsideIsSafe) {
+  for (int i = 0; i < 4; ++i) {
+    std::atomic<bool> inside{false}, gone{false};
+    const auto body = [&, factor = ramp({2})](const Tensor& x) {
+      const Tensor y = x * factor;
+      inside = true;
+      while (!gone) std::this_thread::yield();
+      return y + factor;
+    };
+    auto step = std::make_unique<Compiled<std::decay_t<decltype(body)>>>(compile(body));
+    Tensor result;
+    std::thread caller([&, call = step.get()] { result = (*call)(ones({2})); });
+    while (!inside) std::this_thread::yield();
+    step.reset();
+    gone = true;
+    caller.join();
+    expect_values(result, {2, 3});
+  }
+}
+
+TEST_F(Threads, ReplacingAFunctionWhileAnotherThreadIsInsideIsSafe) {
+  std::atomic<bool> inside{false}, replaced{false};
+  using Function = std::function<Tensor(const Tensor&)>;
+  auto step = compile(Function([&, factor = ramp({2})](const Tensor& x) {
+    inside = true;
+    while (!replaced) std::this_thread::yield();
+    return x * factor;
+  }));
+  Tensor result;
+  std::thread caller([&] { result = step(ones({2})); });
+  while (!inside) std::this_thread::yield();
+  step = compile(Function([](const Tensor& x) { return x * 5; }));
+  replaced = true;
+  caller.join();
+  expect_values(result, {1, 1.5});
+  expect_values(step(ones({2})), {5, 5});
+}
+
+TEST_F(Threads, ABodyMayReplaceItsOwnFunction) {
+  using Function = std::function<Tensor(const Tensor&)>;
+  Compiled<Function> step = compile(Function([](const Tensor& x) { return x; }));
+  step = compile(Function([&, factor = ramp({2})](const Tensor& x) {
+    step = compile(Function([](const Tensor& y) { return y * 7; }));
+    return x * factor;
+  }));
+  expect_values(step(ones({2})), {1, 1.5});
+  expect_values(step(ones({2})), {7, 7});
+}
+
+TEST_F(Threads, ACopyHasItsOwnBodyAndSharesThePaths) {
+  auto step = compile([calls = 0](const Tensor& x) mutable { return x + ++calls; });
+  step(ones({1}));
+  auto copy = step;
+  for (int i = 0; i < 2; ++i) step(ones({1}));
+  expect_values(copy(ones({1})), {3});
+  EXPECT_EQ(copy.compile_count(), 1);
+}
+
+TEST_F(Threads, OneThreadManyFunctions) {
+  std::vector<Compiled<std::function<Tensor(const Tensor&)>>> steps;
+  for (int f = 0; f < 40; ++f)
+    steps.push_back(
+        compile(std::function<Tensor(const Tensor&)>([f](const Tensor& x) { return x * f + f; })));
+  for (int i = 0; i < 4; ++i)
+    for (int f = 0; f < 40; ++f)
+      expect_values(steps[static_cast<size_t>(f)](tensor({1, 2})), {2.0 * f, 3.0 * f});
+  for (const auto& step : steps) EXPECT_EQ(step.compile_count(), 1);
+}
+
+TEST_F(Threads, AHookOfABackwardPassMayCallTracedFunctions) {
+  auto scale = compile([](const Tensor& g) { return (g * 3).tanh(); });
+  const auto gradient = [&](auto&& run) {
+    Tensor w = ramp({3}, 0.1, 0.2).requires_grad_();
+    Tensor y = w * 2;
+    y.register_hook([&](const Tensor& g) { return scale(g); });
+    run([&] { (y * y).sum().backward(); });
+    return w.grad();
+  };
+  const Tensor expected = eagerly([&] { return gradient([](auto&& backward) { backward(); }); });
+  auto outer = compile([&] { return gradient([](auto&& backward) { backward(); }); });
+  for (int i = 0; i < 4; ++i) {
+    expect_same(gradient([](auto&& backward) { backward(); }), expected);  // by itself
+    expect_same(outer(), expected);                                        // inlined into the outer trace
+    auto passing = compile([](auto&& backward) { backward(); });
+    expect_same(gradient(passing), expected);  // the tape is older than the trace
+  }
+  EXPECT_EQ(outer.compile_count(), 1);
+}
+
+TEST_F(Threads, AHookMayCallTheFunctionThatRunsTheBackwardPass) {
+  std::function<Tensor(const Tensor&, int)> call;
+  auto step = compile([&](const Tensor& x, int depth) {
+    if (depth == 0) return (x * 3).tanh();
+    Tensor w = x.detach().requires_grad_();
+    Tensor y = w * 2;
+    y.register_hook([&, depth](const Tensor& g) { return call(g, depth - 1); });
+    (y * y).sum().backward();
+    return w.grad();
+  });
+  call = [&](const Tensor& x, int depth) { return step(x, depth); };
+  const Tensor expected = eagerly([&] { return call(tensor({1, 2}), 1); });
+  for (int i = 0; i < 4; ++i) expect_same(call(tensor({1, 2}), 1), expected);
+}
+
 }  // namespace
 }  // namespace etch

@@ -1,0 +1,258 @@
+// Freezing a path: running the body until it does the same twice, and telling why it does not.
+#include "jit/freeze.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <set>
+#include <tuple>
+
+#include "eager/apply.h"
+#include "jit/frozen_plan.h"
+#include "runtime/error.h"
+#include "tracer/background.h"
+#include "tracer/recorder.h"
+
+namespace etch::detail {
+
+namespace {
+
+constexpr int kMostRuns = 5;
+
+/// One run of the body on copies of the examples.
+struct Run {
+  std::vector<Tensor> copies;
+  std::vector<Tensor> results;
+  FlushCapture capture;
+  PhiloxState before, after;  ///< of the default generator
+
+  const Path& path() const { return *capture.end->path; }
+  /// The input that external `number` is; -1: a captured tensor.
+  int input_at(int number) const {
+    for (size_t i = 0; i < copies.size(); ++i)
+      if (copies[i].defined() && &copies[i].storage() == capture.stream.storages[number].get())
+        return static_cast<int>(i);
+    return -1;
+  }
+  /// What a result lies in: an input's storage, one that the ops made (by number), or one of the outside.
+  std::tuple<int, int, const Storage*> place_of(const Tensor& result) const {
+    const Storage* storage = &result.storage();
+    for (size_t i = 0; i < copies.size(); ++i)
+      if (copies[i].defined() && &copies[i].storage() == storage) return {static_cast<int>(i), -1, nullptr};
+    for (size_t n = 0; n < capture.live.size(); ++n)
+      if (capture.live[n] && capture.stream.storages[n].get() == storage)
+        return {-1, static_cast<int>(n), nullptr};
+    return {-1, -1, storage};
+  }
+};
+
+// Copies of whole storages, since windows are part of the path; examples that share one share its copy.
+std::vector<Tensor> copies_of(std::span<const Tensor> examples) {
+  std::vector<Tensor> copies;
+  for (const Tensor& example : examples) {
+    if (!example.defined()) {
+      copies.emplace_back();
+      continue;
+    }
+    Ref<Storage> storage;
+    for (size_t i = 0; i < copies.size() && !storage; ++i)
+      if (examples[i].defined() && &examples[i].storage() == &example.storage())
+        storage = copies[i].impl().storage;
+    if (!storage) {
+      Storage& source = example.storage();
+      storage = Storage::allocate(source.device(), source.bytes());
+      if (source.bytes()) std::memcpy(storage->raw_data(), source.data_for_read(), source.bytes());
+    }
+    Tensor copy = make_tensor(storage, example.impl().geometry, example.impl().offset, example.dtype());
+    if (example.requires_grad()) copy.requires_grad_();
+    copies.push_back(std::move(copy));
+  }
+  return copies;
+}
+
+std::string describe_op(const Path& path, size_t op) {
+  return concat({"op ", static_cast<int64_t>(op), " (", name(path.ops[op]->op), ")"});
+}
+
+/// Calls f(op, operand, slot) for every operand of the stream.
+template <class F>
+void for_each_operand(const Path& path, F&& f) {
+  size_t slot = 0;
+  for (size_t op = 0; op < path.ops.size(); ++op)
+    for (const auto* operands : {&path.ops[op]->inputs, &path.ops[op]->outputs})
+      for (const RecordedOperand& operand : *operands) f(op, operand, slot++);
+}
+
+/// The slots of seeds and offsets.
+std::vector<FrozenPlan::RandomSlots> random_slots(const Path& path) {
+  std::vector<FrozenPlan::RandomSlots> slots;
+  size_t slot = 0;
+  for (const RecordedOp* op : path.ops) {
+    if (info(op->op).flags & kRandom) {
+      size_t seed = 0;
+      while (op->inputs[seed].kind != RecordedOperand::Kind::Scalar) ++seed;
+      slots.push_back({slot + seed, slot + seed + 1, 0, (op->outputs[0].geometry.numel() + 3) / 4});
+    }
+    slot += op->inputs.size() + op->outputs.size();
+  }
+  return slots;
+}
+
+/// Whether the default generator gave exactly the numbers that the run's ops draw; fills their offsets from
+/// where it stood before.
+bool drew_from_default_generator(const Run& run, std::vector<FrozenPlan::RandomSlots>& slots) {
+  if (run.before.seed != run.after.seed) return false;
+  std::vector<std::pair<uint64_t, uint64_t>> ranges;
+  for (FrozenPlan::RandomSlots& at : slots) {
+    if (static_cast<uint64_t>(run.capture.stream.values[at.seed].scalar.to_int()) != run.before.seed)
+      return false;
+    at.start =
+        static_cast<uint64_t>(run.capture.stream.values[at.offset].scalar.to_int()) - run.before.offset;
+    if (at.count > 0) ranges.push_back({at.start, static_cast<uint64_t>(at.count)});
+  }
+  std::sort(ranges.begin(), ranges.end());
+  ranges.erase(std::unique(ranges.begin(), ranges.end()), ranges.end());  // gradients draw again
+  uint64_t next = 0;
+  for (const auto& [start, count] : ranges) {
+    if (start != next) return false;
+    next += count;
+  }
+  return next == run.after.offset - run.before.offset;
+}
+
+std::string print(const Scalar& scalar) {
+  if (scalar.kind() == Scalar::Kind::Float) return concat({scalar.to_double()});
+  return std::to_string(scalar.to_int());
+}
+
+bool same_bits(const Scalar& a, const Scalar& b) {
+  if (a.kind() != b.kind()) return false;
+  if (a.kind() != Scalar::Kind::Float) return a.to_int() == b.to_int();
+  const double x = a.to_double(), y = b.to_double();
+  return std::memcmp(&x, &y, sizeof(x)) == 0;
+}
+
+/// Why one run cannot be replayed in the place of the next; empty if it can.
+std::string difference(const Run& a, const Run& b) {
+  if (a.capture.end != b.capture.end) {
+    const std::string text = b.capture.end->divergence.text();
+    return concat({"its ops differ from run to run", text.empty() ? "" : ": ", text});
+  }
+  if (a.results.size() != b.results.size()) return "it returns another number of tensors from run to run";
+  for (size_t r = 0; r < a.results.size(); ++r) {
+    const Tensor &before = a.results[r], &now = b.results[r];
+    if (!before.defined() && !now.defined()) continue;
+    if (!before.defined() || !now.defined() || a.place_of(before) != b.place_of(now) ||
+        before.impl().geometry != now.impl().geometry || before.storage_offset() != now.storage_offset())
+      return concat({"result ", static_cast<int64_t>(r), " is another tensor from run to run"});
+  }
+  const Path& path = a.path();
+  std::set<size_t> drawn;
+  for (const FrozenPlan::RandomSlots& at : random_slots(path)) drawn.insert({at.seed, at.offset});
+  std::string reason;
+  for_each_operand(path, [&](size_t op, const RecordedOperand& operand, size_t slot) {
+    if (!reason.empty()) return;
+    const auto at = [&] { return describe_op(path, op); };
+    if (operand.kind == RecordedOperand::Kind::Tensor) {
+      const int n = operand.number;
+      if (path.storages[n].external &&
+          (a.input_at(n) != b.input_at(n) ||
+           (a.input_at(n) < 0 && !(a.capture.stream.storages[n] == b.capture.stream.storages[n]))))
+        reason = concat({at(), " uses another ", name(operand.dtype), to_string(operand.geometry.sizes),
+                         " tensor of the outside from run to run"});
+      else if (a.capture.stream.values[slot].offset != b.capture.stream.values[slot].offset)
+        reason = concat({at(), " uses another window of a tensor from run to run"});
+    } else if (operand.kind == RecordedOperand::Kind::Scalar && !drawn.contains(slot)) {
+      const Scalar before = a.capture.stream.values[slot].scalar, now = b.capture.stream.values[slot].scalar;
+      if (!same_bits(before, now))
+        reason = concat({"the number in ", at(), " changes from run to run: ", print(before), " before, ",
+                         print(now), " now"});
+    }
+  });
+  return reason;
+}
+
+/// The first op that writes internal `number`.
+size_t writer_of(const Path& path, int number) {
+  for (size_t op = 0; op < path.ops.size(); ++op)
+    for (const RecordedOperand& output : path.ops[op]->outputs)
+      if (output.number == number) return op;
+  return 0;
+}
+
+/// Why what the run leaves behind is more than its results; empty if it is not.
+std::string leftovers(const Run& run) {
+  const FlushCapture& capture = run.capture;
+  for (size_t n = 0; n < capture.live.size(); ++n) {
+    if (!capture.live[n]) continue;
+    const bool returned = std::any_of(run.results.begin(), run.results.end(), [&](const Tensor& result) {
+      return result.defined() && &result.storage() == capture.stream.storages[n].get();
+    });
+    if (!returned)
+      return concat({"the result of ", describe_op(run.path(), writer_of(run.path(), static_cast<int>(n))),
+                     " outlives the call without being returned (a gradient left in .grad, a tensor stored "
+                     "outside, or one saved for a backward pass to come)"});
+  }
+  return "";
+}
+
+}  // namespace
+
+std::shared_ptr<const FrozenPlan> freeze(std::shared_ptr<Site> site, std::span<const Tensor> examples,
+                                         const FrozenBody& body) {
+  const std::string& name = site->options().name;
+  const auto refuse = [&](const std::string& got) {
+    fail<TraceError>(
+        name, ": freeze: expected a body that does the same at every call, in one piece; got one where ", got,
+        ". Call the function itself");
+  };
+  wait_for_background(&site->options());
+  std::optional<Run> previous;
+  std::string reason;
+  for (int runs = 0; runs < kMostRuns; ++runs) {
+    Run run;
+    run.copies = copies_of(examples);
+    run.before = default_generator().state();
+    {
+      TraceScope scope(*site, run.capture);
+      run.results = body(run.copies);
+      scope.finish();
+    }
+    run.after = default_generator().state();
+    const FlushCapture& capture = run.capture;
+    if (capture.flushes == 0) refuse("no op is recorded");
+    if (capture.flushes > 1 || capture.reason != FlushReason::EndOfBody)
+      refuse(concat({describe(capture.reason), " at ", capture.where.file, ":",
+                     static_cast<int64_t>(capture.where.line)}));
+    if (!capture.end) refuse("there are too many paths");
+    if (!capture.executable) {
+      std::lock_guard lock(capture.end->mutex);
+      if (!capture.end->compile_error.empty())
+        refuse("the path cannot be compiled: " + capture.end->compile_error);
+      reason = "the path is being compiled by another thread";
+      continue;
+    }
+    std::vector<FrozenPlan::RandomSlots> random = random_slots(run.path());
+    reason = leftovers(run);
+    if (reason.empty() && !drew_from_default_generator(run, random))
+      reason =
+          "random numbers are drawn from another generator than the default one, or outside recorded ops";
+    if (!reason.empty()) {
+      previous.reset();
+      continue;
+    }
+    if (previous) {
+      reason = difference(*previous, run);
+      if (reason.empty()) {
+        const uint64_t drawn = run.after.offset - run.before.offset;
+        return std::make_shared<FrozenPlan>(std::move(site), examples, run.copies, run.results,
+                                            previous->results, run.capture, std::move(random), drawn);
+      }
+    }
+    previous = std::move(run);
+  }
+  refuse(reason);
+  return nullptr;
+}
+
+}  // namespace etch::detail

@@ -1,0 +1,92 @@
+// A frozen path: its executable, and where each call's tensors and numbers go.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <absl/container/flat_hash_set.h>
+
+#include "eager/tensor.h"
+#include "tracer/stream.h"
+
+namespace etch::detail {
+
+class FrozenPlan {
+ public:
+  /// Where a random op's seed and offset stand among the values, and which numbers it draws.
+  struct RandomSlots {
+    size_t seed, offset;
+    uint64_t start;  ///< from the call's first number on, in counters
+    int64_t count;
+  };
+
+  /// `copies` and `results` belong to the captured run, `earlier` are the results of the run before it.
+  FrozenPlan(std::shared_ptr<Site> site, std::span<const Tensor> examples, std::span<const Tensor> copies,
+             std::span<const Tensor> results, std::span<const Tensor> earlier, const FlushCapture& capture,
+             std::vector<RandomSlots> random, uint64_t drawn);
+  void run(std::span<const Tensor* const> inputs, std::span<Tensor> results) const;
+
+  size_t count_results() const { return results_.size(); }
+
+ private:
+  struct Input {
+    bool defined = false;
+    Geometry geometry;
+    int64_t offset = 0;
+    size_t bytes = 0;
+    DType dtype = DType::F32;
+    Device device;
+    int number = -1;  ///< of its storage; -1: no op uses it
+    int shares = -1;  ///< the first input over the same storage, if it is another
+  };
+  struct Shift {
+    size_t slot;
+    size_t input;
+  };
+  struct Write {
+    int number;
+    uint16_t op;
+  };
+  struct Result {
+    enum class From : uint8_t {
+      Nothing,
+      Fresh,
+      Input,
+      InputItself,
+      Captured,
+      CapturedItself
+    } from = From::Nothing;
+    size_t at = 0;    ///< Fresh: the number; Input: which
+    Tensor captured;  ///< the tensor itself
+    Geometry geometry;
+    int64_t offset = 0;
+    DType dtype = DType::F32;
+  };
+
+  void set_inputs(std::span<const Tensor> examples, std::span<const Tensor> copies);
+  void set_results(std::span<const Tensor> copies, std::span<const Tensor> results,
+                   std::span<const Tensor> earlier, const FlushCapture& capture);
+  void check(size_t at, std::span<const Tensor* const> inputs) const;
+  void check_current(const Storage& storage) const;
+  void run_one_by_one(std::span<const OperandValue> values, std::span<Storage* const> storages) const;
+
+  std::shared_ptr<Site> site_;
+  const Path* path_;
+  Ref<Executable> executable_;
+  LiveSet live_;
+  std::vector<bool> external_;
+  std::vector<OperandValue> values_;
+  std::vector<Storage*> storages_;  ///< by number: captured ones, the rest is null
+  std::vector<Ref<Storage>> captured_;
+  absl::flat_hash_set<const Storage*> captured_set_;
+  std::vector<int> fresh_;  ///< numbers of the internals that results are made of
+  std::vector<Input> inputs_;
+  std::vector<Shift> shifts_;
+  std::vector<RandomSlots> random_;
+  uint64_t drawn_;  ///< counters
+  std::vector<Write> writes_;
+  std::vector<Result> results_;
+};
+
+}  // namespace etch::detail
