@@ -82,7 +82,7 @@ std::string Site::why_so_many_paths() const {
   }
   if (!most) return "";
   return concat(
-      {". What made most of its paths (", most_seen, "): ", most->text(), ". ", remedy(most->kind)});
+      {". What made most of its paths (", most_seen, "): ", most->text(), "; ", remedy(most->kind)});
 }
 
 // Rare enough after a warm-up, a compile is no news.
