@@ -96,11 +96,11 @@ BENCHMARK_CAPTURE(call, eager, Way::Eager)->Arg(1)->Arg(10)->Arg(1000);
 BENCHMARK_CAPTURE(call, compiled, Way::Compiled)->Arg(1)->Arg(10)->Arg(1000);
 BENCHMARK_CAPTURE(call, frozen, Way::Frozen)->Arg(1)->Arg(10)->Arg(1000);
 
-/// 200 calls of a function that takes another path at each.
+/// 2000 calls of a function that takes another path at each, until it gives up.
 void never_settles(benchmark::State& state, bool traced) {
-  constexpr int kCalls = 200;
+  constexpr int kCalls = 2000;
   std::vector<Tensor> inputs;
-  for (int64_t i = 0; i < kCalls; ++i) inputs.push_back(ones({64 + i}));
+  for (int64_t i = 0; i < kCalls; ++i) inputs.push_back(ones({64 + i % 200}));
   for (auto _ : state) {
     auto step = compile([](const Tensor& x) { return chain(x, 40); }, {.max_paths = 16});
     for (const Tensor& x : inputs) benchmark::DoNotOptimize(traced ? step(x) : chain(x, 40));
