@@ -93,6 +93,15 @@ class Tensor {
  public:
   Tensor() = default;
   explicit Tensor(Ref<TensorImpl> impl) : impl_(std::move(impl)) {}
+  Tensor(const Tensor&) = default;
+  Tensor(Tensor&&) = default;
+  ~Tensor() = default;
+  /// A variable becomes a handle of the other tensor: y = x copies no elements.
+  Tensor& operator=(const Tensor&) & = default;
+  Tensor& operator=(Tensor&&) & = default;
+  /// What an expression gives is written: x[0] = y is x[0].copy_(y), x.slice(0, 1, 3) = 0.5 fills.
+  Tensor& operator=(const Tensor& source) && { return copy_(source); }
+  Tensor& operator=(Scalar value) && { return fill_(value); }
 
   bool defined() const { return static_cast<bool>(impl_); }
   /// As all members but defined(), ref(), is_same() and to_string(): throws ValueError if undefined.
@@ -389,6 +398,11 @@ inline Tensor& operator+=(Tensor& a, const Arg& b) { return a.add_(b); }
 inline Tensor& operator-=(Tensor& a, const Arg& b) { return a.sub_(b); }
 inline Tensor& operator*=(Tensor& a, const Arg& b) { return a.mul_(b); }
 inline Tensor& operator/=(Tensor& a, const Arg& b) { return a.div_(b); }
+// Through a view: x[0] += y.
+inline Tensor operator+=(Tensor&& a, const Arg& b) { return a.add_(b); }
+inline Tensor operator-=(Tensor&& a, const Arg& b) { return a.sub_(b); }
+inline Tensor operator*=(Tensor&& a, const Arg& b) { return a.mul_(b); }
+inline Tensor operator/=(Tensor&& a, const Arg& b) { return a.div_(b); }
 
 // --- Joining
 

@@ -90,6 +90,23 @@ TEST(InPlaceViews, RowsFilledOneByOne) {
   EXPECT_TRUE(gradients_match(recurrence, {spread({3}), spread({3}, 0.5, 1.5, 2)}));
 }
 
+TEST(InPlaceViews, AssigningToAnElementWritesIt) {
+  const Tensor w = leaf({3, 4});
+  Tensor x = zeros({2, 2});
+  x[0] = w * 2;
+  x[{1, Slice(0, 1)}] = 7;
+  x[1][1] = true;
+  x[1] *= 3;
+  x[1] -= f32({14, 2}).tensor();
+  EXPECT_VALUES(x.detach(), f32({2, 2}, {6, 8, 7, 1}));
+  x.sum().backward();
+  EXPECT_VALUES(w.grad(), f32({2, 2}));
+  Tensor y = x[0];
+  y = ones({2});  // a variable only takes another handle
+  EXPECT_VALUES(x.detach(), f32({2, 2}, {6, 8, 7, 1}));
+  EXPECT_ERROR(x[0] = ones({3}), ShapeError, "copy_: expected a source that broadcasts to [2], got [3]");
+}
+
 TEST(InPlaceViews, ViewsOfViewsReachTheBase) {
   const auto f = [](Inputs in) {
     Tensor y = in[0] * 2;

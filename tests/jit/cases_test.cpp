@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "codegen/kernel_cache.h"
-#include "eager/tape.h"
+#include "eager/function.h"
 #include "tests/jit/contract.h"
 
 namespace etch {
@@ -139,20 +139,18 @@ TEST(Cases, C06AViewReadBeforeAChangeKeepsTheOldValue) {
 }
 
 // A function of the user's own: the first slot has the gradient 2 g, the second none.
-Tensor twice_the_first(const Tensor& a, const Tensor& b) {
-  Tensor y = no_grad([&] { return a * 2 + b; });
-  record_on_tape("twice_the_first", {&a, &b}, {&y},
-                 [](std::span<const Tensor> gradients, InputGradients inputs) {
-                   if (inputs.needs(0)) inputs.set(0, gradients[0] * 2);
-                 });
-  return y;
-}
+struct TwiceTheFirst : Function<TwiceTheFirst> {
+  static Tensor forward(FunctionContext&, const Tensor& a, const Tensor& b) { return a * 2 + b; }
+  static std::vector<Tensor> backward(FunctionContext&, const std::vector<Tensor>& g) {
+    return {g[0] * 2, {}};
+  }
+};
 
 TEST(Cases, C07OneTensorInBothSlotsOfACustomFunction) {
   Tensor w = tensor({1, 3}).requires_grad_();
   auto step = compile([&] {
     w.zero_grad();
-    (twice_the_first(w, w) + w).sum().backward();
+    (TwiceTheFirst::apply(w, w) + w).sum().backward();
   });
   for (int i = 0; i < 4; ++i) {
     step();

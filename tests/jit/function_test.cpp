@@ -43,23 +43,6 @@ TEST(Function, ForwardAndBackwardAreTraced) {
   EXPECT_EQ(step.compiled_calls(), 4);
 }
 
-struct TwiceTheFirst : Function<TwiceTheFirst> {
-  static Tensor forward(FunctionContext&, const Tensor& a, const Tensor& b) { return a * 2 + b; }
-  static Tensors backward(FunctionContext&, const Tensors& gradients) { return {gradients[0] * 2, {}}; }
-};
-
-TEST(Function, OneTensorInBothSlots) {
-  Tensor w = tensor({1, 3}).requires_grad_();
-  auto step = compile([&] {
-    w.zero_grad();
-    (TwiceTheFirst::apply(w, w) + w).sum().backward();
-  });
-  for (int i = 0; i < 4; ++i) {
-    step();
-    expect_values(w.grad(), {3, 3});
-  }
-}
-
 struct Cube : Function<Cube> {
   static Tensor forward(FunctionContext& context, const Tensor& x) {
     context.save_for_backward({x});
