@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 
+#include "eager/cpu/piece_sum.h"
 #include "jit/graph_facts.h"
 #include "runtime/config.h"
 #include "runtime/parallel.h"
@@ -102,6 +103,10 @@ CpuPlan::CpuPlan(CpuProgram program, const LiveSet& live, ExecutableStatistics s
       step.call.checks = checked_operand(node) >= 0 && !checks_early(graph, facts, node);
       continue;
     }
+    if (const std::optional<PieceSum> sum = as_piece_sum(graph.nodes[i])) {
+      step.pieces = make_pieces(*sum);
+      continue;
+    }
     step.kernel = &program_.lowered[i];
     step.phases = program_.loaded[i].phases.data();
     for (const GraphOperand& window : step.kernel->pointers) step.pointers.push_back(resolve(window));
@@ -123,6 +128,22 @@ CpuPlan::Address CpuPlan::resolve(const GraphOperand& operand) {
     result.base = base_of_buffer_[place.output];
   else
     result.offset += place.offset;
+  return result;
+}
+
+CpuPlan::Pieces CpuPlan::make_pieces(const PieceSum& sum) {
+  Pieces result;
+  for (const PieceSum::Term& from : sum.terms) {
+    Pieces::Term& term = result.terms.emplace_back();
+    term.source = resolve(from.source);
+    term.length = from.source.geometry.numel();
+    if (!from.fill.is_scalar()) continue;
+    term.fill = {from.fill.slot, from.fill.dtype, from.fill.scalar};
+    term.slot = from.window.slot;
+    term.first = from.window.offset;
+  }
+  result.out = resolve(sum.out);
+  result.count = sum.out.geometry.numel();
   return result;
 }
 
@@ -174,8 +195,18 @@ void CpuPlan::run_kernel(const Step& step, const Frame& frame) const {
   }
 }
 
+void CpuPlan::run_pieces(const Pieces& pieces, const Frame& frame) const {
+  absl::InlinedVector<cpu::PieceTerm, 8> terms;
+  for (const Pieces::Term& term : pieces.terms)
+    terms.push_back({reinterpret_cast<const float*>(frame.at(term.source)),
+                     term.first + (term.slot < 0 ? 0 : frame.values[term.slot].offset), term.length,
+                     codegen::kernel_scalar(frame.at(term.fill), DType::F32).f32});
+  cpu::sum_of_pieces(terms, reinterpret_cast<float*>(frame.at(pieces.out)), pieces.count);
+}
+
 void CpuPlan::run_step(const Step& step, const Frame& frame) const {
   if (step.kernel) return run_kernel(step, frame);
+  if (!step.pieces.terms.empty()) return run_pieces(step.pieces, frame);
   Operand operands[kMaxInputs + kMaxOutputs];
   fill(step.call, frame, operands);
   const Node& node = *step.call.node;

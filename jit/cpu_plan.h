@@ -8,6 +8,7 @@
 #include "codegen/kernel.h"
 #include "jit/executable.h"
 #include "jit/memory_plan.h"
+#include "jit/piece_sum.h"
 #include "runtime/parallel.h"
 #include "tracer/execute.h"
 
@@ -73,11 +74,23 @@ class CpuPlan final : public PlanExecutable {
     bool aliases = false;  ///< a written buffer is also read: tracer's execute() compares the ranges
     bool checks = false;   ///< its data can only be checked now
   };
+  struct Pieces {
+    struct Term {
+      Address source;
+      ScalarSource fill;
+      int32_t slot = -1;  ///< of the run's place
+      int64_t first = 0, length = 0;
+    };
+    std::vector<Term> terms;
+    Address out;
+    int64_t count = 0;
+  };
   struct Step {
-    const codegen::LoweredKernel* kernel = nullptr;  ///< null: `call`
+    const codegen::LoweredKernel* kernel = nullptr;  ///< null: `pieces` if it has terms, else `call`
     const codegen::HostFunction* phases = nullptr;
     std::vector<Address> pointers;
     std::vector<ScalarSource> scalars;
+    Pieces pieces;
     Call call;
     int64_t scratch = -1;
   };
@@ -88,8 +101,10 @@ class CpuPlan final : public PlanExecutable {
   class Memory;
 
   Address resolve(const GraphOperand& operand);
+  Pieces make_pieces(const PieceSum& sum);
   Call make_call(const Node& node, bool for_check);
   void run_step(const Step& step, const Frame& frame) const;
+  void run_pieces(const Pieces& pieces, const Frame& frame) const;
   void run_kernel(const Step& step, const Frame& frame) const;
   void fill(const Call& call, const Frame& frame, Operand* operands) const;
 

@@ -4,6 +4,7 @@
 #include "jit/cpu_plan.h"
 #include "jit/graph_facts.h"
 #include "jit/passes.h"
+#include "jit/piece_sum.h"
 
 namespace etch::jit {
 namespace {
@@ -53,7 +54,7 @@ void plan(CpuProgram& program) {
 // while the row is still being read). One dtype, or the compiler could move a load behind the store.
 bool CpuShareRule::may_share(int at, const GraphOperand& input, const GraphOperand& output) const {
   const Node& node = graph_.nodes[at];
-  if (node.op != Op::fused && !is_pointwise(node)) return false;
+  if ((node.op != Op::fused && !is_pointwise(node)) || as_piece_sum(node)) return false;
   if (input.dtype != output.dtype || !(input.geometry == output.geometry)) return false;
   for (const GraphOperand& other : node.inputs)
     if (other.is_tensor() && other.buffer == input.buffer && !same_window(other, input)) return false;
@@ -66,7 +67,7 @@ CpuProgram lower_to_cpu(Graph graph) {
   const std::vector<Node>& nodes = program.graph.nodes;
   program.lowered.resize(nodes.size());
   for (size_t i = 0; i < nodes.size(); ++i)
-    if (nodes[i].op == Op::fused) program.lowered[i] = codegen::lower(nodes[i]);
+    if (nodes[i].op == Op::fused && !as_piece_sum(nodes[i])) program.lowered[i] = codegen::lower(nodes[i]);
   plan(program);
   return program;
 }
@@ -77,7 +78,7 @@ void load_kernels(CpuProgram& program, ExecutableStatistics& statistics) {
   std::vector<const codegen::LoweredKernel*> kernels;
   std::vector<size_t> at;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    if (graph.nodes[i].op != Op::fused) continue;
+    if (program.lowered[i].name.empty()) continue;
     kernels.push_back(&program.lowered[i]);
     at.push_back(i);
   }

@@ -20,6 +20,8 @@ Graph merge_common(Graph graph);
 /// With a budget, reductions and contractions too, as long as more bytes than that are alive at a
 /// contraction. merge_common() must not run after it.
 Graph recompute(Graph graph, int64_t memory_budget = 0);
+/// Additions of buffers that are filled but for a run of elements become one node each.
+Graph gather_pieces(Graph graph);
 /// Pointwise, generator and reduction nodes become fused nodes.
 Graph fuse(Graph graph);
 /// A fused group computes again what it would load from another group whose operands it loads too.

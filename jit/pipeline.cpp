@@ -39,6 +39,7 @@ constexpr Pass kPasses[] = {
     {"cse", plain<merge_common>, true},
     {"dce", plain<eliminate_dead_code>, true},
     {"recompute", recompute_within, true},
+    {"gather_pieces", plain<gather_pieces>, true},
     {"fuse", plain<fuse>, true},
     {"inline_recomputed", plain<inline_recomputed>, true},
     {"order", plain<order_for_memory>, true},
@@ -190,7 +191,7 @@ Ref<PlanExecutable> compile_graph(Graph graph, const LiveSet& live, const Compil
   statistics.kernel_ms = kernels.ms();
   const size_t steps = program.graph.nodes.size();
   for (size_t i = 0; i < steps; ++i)
-    if (program.graph.nodes[i].op == Op::fused)
+    if (!program.lowered[i].name.empty())
       statistics.kernels.push_back(kernel_facts(program.graph.nodes[i], program.lowered[i]));
   statistics.steps = static_cast<int>(steps);
   statistics.arena_bytes = program.memory.arena_bytes;

@@ -12,6 +12,7 @@
 #include "codegen/kernel.h"
 #include "jit/graph_facts.h"
 #include "jit/passes.h"
+#include "jit/piece_sum.h"
 
 namespace etch::jit {
 namespace {
@@ -37,7 +38,7 @@ class Inliner {
   }
   void run() {
     for (int at = 0; at < static_cast<int>(graph_.nodes.size()); ++at)
-      if (graph_.nodes[at].op == Op::fused) visit(at);
+      if (graph_.nodes[at].op == Op::fused && !as_piece_sum(graph_.nodes[at])) visit(at);
     remove_empty();
   }
 

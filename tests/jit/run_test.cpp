@@ -57,6 +57,65 @@ TEST(Run, RefusesBadIndicesBeforeTheFirstWrite) {
   EXPECT_FALSE(refused);
 }
 
+constexpr const char* kPieces =
+    "graph cpu slots 6\nbuffer %0 external 65536 #0\nbuffer %1 external 65536 #1\nbuffer %2 internal 131072 "
+    "#2\n"
+    "buffer %3 internal 131072 #3\nbuffer %4 internal 131072 #4\nbuffer %5 internal 131072 #5\n"
+    "buffer %6 output 131072 #6\n"
+    "copy<32768>(f32@0) -> %2:f32[32768]{1}\n"
+    "copy(%0:f32[16384]{1}) -> %2:f32[16384]{1}@1\n"
+    "copy<32768>(f32@2) -> %3:f32[32768]{1}\n"
+    "copy(%1:f32[16384]{1}) -> %3:f32[16384]{1}@3\n"
+    "add(%2:f32[32768]{1}, %3:f32[32768]{1}) -> %4:f32[32768]{1}\n"
+    "copy<32768>(f32@4) -> %5:f32[32768]{1}\n"
+    "copy(%0:f32[16384]{1}) -> %5:f32[16384]{1}@5\n"
+    "add(%4:f32[32768]{1}, %5:f32[32768]{1}) -> %6:f32[32768]{1}\n";
+
+// Apart, meeting, overlapping and at odd places; sums of negative zeros; fills other than zero.
+TEST(Run, AddsPiecesWhereverTheirRunsLie) {
+  Program program{parse(kPieces), {}, Contents(7)};
+  std::vector<float> x(16384), y(16384);
+  for (size_t i = 0; i < x.size(); ++i) {
+    x[i] = i % 3 == 0 ? -0.0f : 0.1f * static_cast<float>(i);
+    y[i] = i % 2 == 0 ? -0.0f : 1.0f / static_cast<float>(i);
+  }
+  program.contents[0] = bytes_of(x);
+  program.contents[1] = bytes_of(y);
+  const auto executable = compile(program.graph);
+  EXPECT_EQ(executable->statistics().steps, 1);
+  struct Case {
+    int64_t at[3];
+    double fill[3];
+  };
+  for (const Case& c : {Case{{0, 16384, 0}, {0, 0, 0}}, Case{{16384, 0, 16384}, {-0.0, -0.0, -0.0}},
+                        Case{{5, 7, 16383}, {0, 2.5, -0.0}}, Case{{9000, 9000, 9000}, {1, 1e30, -1e30}}}) {
+    program.values.clear();
+    for (int k = 0; k < 3; ++k) {
+      program.values.push_back({0, Scalar(c.fill[k])});
+      program.values.push_back({c.at[k], Scalar(0.0)});
+    }
+    const Contents expected = run_nodes(program.graph, program);
+    const std::vector<char> got = run_compiled(*executable, program)[6];
+    EXPECT_TRUE(std::equal(got.begin(), got.end(), expected[6].begin())) << c.at[0] << " " << c.at[1];
+  }
+}
+
+constexpr const char* kPieceInPlace =
+    "graph cpu slots 2\nbuffer %0 external 65536 #0\nbuffer %1 external 131072 #1\n"
+    "buffer %2 internal 131072 #2\n"
+    "copy<32768>(f32@0) -> %2:f32[32768]{1}\n"
+    "copy(%0:f32[16384]{1}) -> %2:f32[16384]{1}@1\n"
+    "add(%2:f32[32768]{1}, %1:f32[32768]{1}) -> %1:f32[32768]{1}\n";
+
+TEST(Run, AddsAPieceInPlace) {
+  Program program{parse(kPieceInPlace), {{0, Scalar(0.5)}, {100, Scalar(0.0)}}, Contents(3)};
+  program.contents[0] = bytes_of(std::vector<float>(16384, 1.0f));
+  program.contents[1] = bytes_of(std::vector<float>(32768, 2.0f));
+  const Contents expected = run_nodes(program.graph, program);
+  const std::vector<char> got = run_compiled(*compile(program.graph), program)[1];
+  EXPECT_TRUE(std::equal(got.begin(), got.end(), expected[1].begin()));
+}
+
 TEST(Run, DeadOpsRaiseNothing) {
   std::string text = kSelect;
   text.replace(text.find("buffer %2 output"), 16, "buffer %2 internal");

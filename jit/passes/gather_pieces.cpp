@@ -1,0 +1,107 @@
+// Sums of pieces: what fills a buffer, writes a run of it and adds it to others becomes one node that reads
+// the runs alone (jit/piece_sum.h).
+#include <algorithm>
+
+#include "jit/graph_facts.h"
+#include "jit/passes.h"
+#include "jit/piece_sum.h"
+
+namespace etch::jit {
+namespace {
+
+/// Smaller sums are better off fused with what is around them.
+constexpr int64_t kMinBytes = 1 << 16;
+
+class Gatherer {
+ public:
+  explicit Gatherer(Graph& graph)
+      : graph_(graph), facts_(buffer_facts(graph)), chain_(graph.nodes.size()), gone_(graph.nodes.size()) {}
+
+  void run() {
+    const int count = static_cast<int>(graph_.nodes.size());
+    for (int i = 0; i < count; ++i)
+      if (graph_.nodes[i].op == Op::add) extend(i);
+    // The longest chains: those that no other took over.
+    std::vector<Node> nodes;
+    for (int i = count; i-- > 0;) {
+      if (gone_[i]) continue;
+      Node node = chain_[i].empty() ? graph_.nodes[i] : gather(i);
+      nodes.push_back(std::move(node));
+    }
+    std::reverse(nodes.begin(), nodes.end());
+    graph_.nodes = std::move(nodes);
+  }
+
+ private:
+  /// The nodes that make a piece for `reader` alone: a fill and a copy.
+  std::vector<int> piece_for(int buffer, int reader) const {
+    const BufferFacts& f = facts_[buffer];
+    if (graph_.buffers[buffer].kind != GraphBuffer::Kind::Internal || f.writers.size() != 2 ||
+        f.readers != std::vector<int>{reader} || f.writers[1] > reader)
+      return {};
+    for (int w : f.writers)
+      if (graph_.nodes[w].op != Op::copy) return {};
+    return f.writers;
+  }
+
+  void extend(int add) {
+    const Node& node = graph_.nodes[add];
+    if (graph_.buffers[node.outputs[0].buffer].bytes < kMinBytes) return;
+    std::vector<int> chain;
+    for (const GraphOperand& input : node.inputs) {
+      if (!input.is_tensor()) return;
+      const BufferFacts& f = facts_[input.buffer];
+      if (const std::vector<int> piece = piece_for(input.buffer, add); !piece.empty()) {
+        chain.insert(chain.end(), piece.begin(), piece.end());
+      } else if (f.value && graph_.buffers[input.buffer].kind == GraphBuffer::Kind::Internal &&
+                 f.readers == std::vector<int>{add} && !chain_[f.writers.front()].empty()) {
+        const std::vector<int>& before = chain_[f.writers.front()];
+        chain.insert(chain.end(), before.begin(), before.end());
+      }
+    }
+    if (chain.empty()) return;
+    chain.push_back(add);
+    std::sort(chain.begin(), chain.end());
+    if (stays(chain, add)) chain_[add] = std::move(chain);
+  }
+
+  /// What the chain loads still holds where its last node runs, and the chain is a sum of pieces.
+  bool stays(const std::vector<int>& chain, int last) const {
+    for (int i : chain)
+      for (const GraphOperand& input : graph_.nodes[i].inputs) {
+        if (!input.is_tensor()) continue;
+        const std::vector<int>& writers = facts_[input.buffer].writers;
+        for (auto w = std::upper_bound(writers.begin(), writers.end(), i); w != writers.end() && *w < last;
+             ++w)
+          return false;
+      }
+    return as_piece_sum(fuse(chain, last)).has_value();
+  }
+
+  Node fuse(const std::vector<int>& chain, int last) const {
+    std::vector<bool> stored(graph_.buffers.size(), false);
+    stored[graph_.nodes[last].outputs[0].buffer] = true;
+    std::vector<Node> body;
+    for (int i : chain) body.push_back(graph_.nodes[i]);
+    return make_fused(std::move(body), stored);
+  }
+
+  Node gather(int last) {
+    for (int i : chain_[last]) gone_[i] = true;
+    return fuse(chain_[last], last);
+  }
+
+  Graph& graph_;
+  std::vector<BufferFacts> facts_;
+  std::vector<std::vector<int>> chain_;  ///< that ends with the node
+  std::vector<bool> gone_;
+};
+
+}  // namespace
+
+Graph gather_pieces(Graph graph) {
+  Gatherer(graph).run();
+  return graph;
+}
+
+}  // namespace etch::jit

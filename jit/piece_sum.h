@@ -1,0 +1,25 @@
+// Groups that add up pieces: buffers filled with one value and then written in one run of elements. Where the
+// run lies is known at each call only, so no generated kernel can hold them; eager/cpu/piece_sum.h does.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "tracer/graph.h"
+
+namespace etch::jit {
+
+struct PieceSum {
+  struct Term {
+    GraphOperand source;  ///< contiguous
+    GraphOperand fill;    ///< a scalar; absent where the source is the whole term
+    GraphOperand window;  ///< the run in the term; the source itself where that is the whole
+  };
+  std::vector<Term> terms;  ///< added from left to right
+  GraphOperand out;
+};
+
+/// What the fused node adds up, if all it does is that: F32, contiguous, fixed offsets but for the runs.
+std::optional<PieceSum> as_piece_sum(const Node& node);
+
+}  // namespace etch::jit
