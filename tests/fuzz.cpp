@@ -64,6 +64,20 @@ int main(int argc, char** argv) {
   for (const std::string& pass : passes) all += (all.empty() ? "" : ",") + pass;
   int64_t done = 0, kernels = 0;
   int failures = 0;
+  const auto report = [&] {
+    const fuzz::Totals& t = fuzz::totals();
+    std::printf(
+        "%lld programs (%lld with kernels, %lld runs, %lld calls; %lld compiles, %lld flushes compiled, %lld "
+        "op by op; %lld "
+        "errors raised, %lld replays interpreted), %d differ; next seed %llu\n",
+        static_cast<long long>(done), static_cast<long long>(kernels), static_cast<long long>(t.programs),
+        static_cast<long long>(t.calls), static_cast<long long>(t.compiles),
+        static_cast<long long>(t.compiled_flushes), static_cast<long long>(t.eager_flushes),
+        static_cast<long long>(t.errors), static_cast<long long>(t.interpreted), failures,
+        static_cast<unsigned long long>(seed));
+    std::fflush(stdout);
+  };
+  auto next_report = std::chrono::steady_clock::now();
   while (std::chrono::steady_clock::now() < end && done != programs && failures < 10) {
     const fuzz::Program program = fuzz::generate(seed);
     if (every > 0 && seed % static_cast<uint64_t>(every) == 0) {
@@ -81,16 +95,11 @@ int main(int argc, char** argv) {
     }
     ++seed;
     ++done;
+    if (std::chrono::steady_clock::now() > next_report) {
+      report();
+      next_report += std::chrono::minutes(1);
+    }
   }
-  const fuzz::Totals& t = fuzz::totals();
-  std::printf(
-      "%lld programs (%lld with kernels, %lld runs, %lld calls; %lld compiles, %lld flushes compiled, %lld "
-      "op by op; %lld "
-      "errors raised, %lld replays interpreted), %d differ; next seed %llu\n",
-      static_cast<long long>(done), static_cast<long long>(kernels), static_cast<long long>(t.programs),
-      static_cast<long long>(t.calls), static_cast<long long>(t.compiles),
-      static_cast<long long>(t.compiled_flushes), static_cast<long long>(t.eager_flushes),
-      static_cast<long long>(t.errors), static_cast<long long>(t.interpreted), failures,
-      static_cast<unsigned long long>(seed));
+  report();
   return failures != 0;
 }
