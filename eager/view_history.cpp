@@ -1,5 +1,7 @@
 // In-place writes under the tape: whose history changes when a tensor, its base or another view of it is
 // written.
+#include <mutex>
+
 #include "eager/apply.h"
 #include "eager/tape.h"
 
@@ -112,6 +114,12 @@ void refresh_view(TensorImpl& view) {
              "view: expected a view made while gradients were enabled, got one of sizes ",
              to_string(view.geometry.sizes),
              " made under no_grad, whose base was written on the tape since; make the view again");
+  // Threads may share a view. The old history goes after the lock: that may run anything.
+  Ref<TapeNode> before;
+  static std::mutex mutex;
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (!is_stale_view(view)) return;
+  if (view.autograd) before = view.autograd->grad_fn;
   const uint32_t now = view.storage->version();
   // A leaf has no history, and an overlapping base cannot have been written through its views.
   if (!view.requires_grad && !may_self_overlap(view.base->geometry)) {

@@ -1,6 +1,9 @@
 // In-place ops through views under the tape: whose history changes, the right gradients, and what is refused.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+
 #include "eager/tensor.h"
 #include "tests/runtime/expect_error.h"
 #include "tests/support/gradient_check.h"
@@ -360,6 +363,22 @@ TEST(InPlaceViews, ViewsAndBasesThatReferToEachOtherAreFreed) {
     return Ref<Storage>(&buffer.storage());
   }();
   EXPECT_EQ(storage->use_count(), 1u);
+}
+
+TEST(InPlaceViews, ThreadsMayShareAStaleView) {
+  for (int round = 0; round < 50; ++round) {
+    const Tensor x = leaf({1, 2});
+    Tensor y = x * 2;
+    const Tensor view = y.slice(0, 0, 1);
+    y.mul_(3);
+    std::atomic<int> right{0};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i)
+      threads.emplace_back([&] { right += (view * 1).requires_grad() && view.item<float>() == 6; });
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(right, 4);
+    EXPECT_EQ(view.grad_fn(), "AsStridedBackward");
+  }
 }
 
 TEST(InPlaceViews, RandomProgramsHaveTheGradientsOfDifferences) {
