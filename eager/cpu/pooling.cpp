@@ -118,7 +118,7 @@ void max_pool2d_forward(const PoolGeometry& g, const T* x, T* y, int64_t* indice
                        with_stride(g.x_strides[1], [&](auto stride) {
                          for (int64_t i = 0; i < count; ++i) {
                            const T value = source[i * stride];
-                           const bool wins = value > best[i] || value != value;
+                           const bool wins = !(value <= best[i]) && best[i] == best[i];  // the first NaN too
                            best[i] = wins ? value : best[i];
                            where[i] = wins ? place : where[i];
                          }

@@ -69,10 +69,9 @@ void run(const OpCall& call) {
   const Wide in(call.inputs[0], dtype_of<T>), out(call.outputs[0], dtype_of<T>);
   in.read();
   switch (call.op) {
-    case Op::max_pool2d:
-    case Op::max_pool2d_grad: {
-      const Operand& indices = forward ? call.outputs[1] : call.inputs[1];
-      Operand like_y = indices;  // the kernels want indices laid out as y is
+    case Op::max_pool2d: {
+      const Operand& indices = call.outputs[1];
+      Operand like_y = indices;  // the kernel wants indices laid out as y is
       std::optional<ScratchBuffer> buffer;
       if (!(indices.geometry->strides == y.geometry->strides)) {
         buffer.emplace(Device::cpu(), static_cast<size_t>(extent(*y.geometry)) * sizeof(int64_t));
@@ -80,13 +79,27 @@ void run(const OpCall& call) {
         like_y.offset = 0;
         like_y.geometry = y.geometry;
       }
-      auto* positions = reinterpret_cast<int64_t*>(like_y.data());
-      if (buffer && !forward) run_copy({Op::copy, {&indices, 1}, {&like_y, 1}, Attrs{}});
-      if (forward)
-        max_pool2d_forward<T>(geometry, in.data<T>(), out.data<T>(), positions);
-      else
+      max_pool2d_forward<T>(geometry, in.data<T>(), out.data<T>(), reinterpret_cast<int64_t*>(like_y.data()));
+      if (buffer) run_copy({Op::copy, {&like_y, 1}, {&indices, 1}, Attrs{}});
+      break;
+    }
+    case Op::max_pool2d_grad: {
+      const Operand& indices = call.inputs[1];
+      const auto* positions = reinterpret_cast<const int64_t*>(indices.data());
+      if (indices.geometry->strides == y.geometry->strides) {
         max_pool2d_backward<T>(geometry, in.data<T>(), positions, out.data<T>());
-      if (buffer && forward) run_copy({Op::copy, {&like_y, 1}, {&indices, 1}, Attrs{}});
+        break;
+      }
+      // The gradient is laid out as the indices are, not they as it: it may be an expanded one.
+      ScratchBuffer buffer(Device::cpu(), static_cast<size_t>(extent(*indices.geometry)) * sizeof(T));
+      Operand like_indices = indices;
+      like_indices.base = static_cast<char*>(buffer.data());
+      like_indices.offset = 0;
+      like_indices.dtype = dtype_of<T>;
+      run_copy({Op::copy, {&call.inputs[0], 1}, {&like_indices, 1}, Attrs{}});
+      const PoolGeometry dense = geometry_of(call, x, like_indices);
+      max_pool2d_backward<T>(dense, reinterpret_cast<const T*>(like_indices.data()), positions,
+                             out.data<T>());
       break;
     }
     case Op::avg_pool2d:

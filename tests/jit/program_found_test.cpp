@@ -1,4 +1,7 @@
 // What random programs found: each a small function whose compiled calls once differed from eager ones.
+#include <algorithm>
+#include <cmath>
+
 #include "tests/jit/contract.h"
 
 namespace etch {
@@ -51,6 +54,32 @@ TEST_F(Found, AnInputWrittenAfterItsNormalisationIsNotReadAgain) {
       return y.matmul(x.t());
     };
   });
+}
+
+// The gradient of a sum is an expanded scalar, whose layout the windows' indices cannot take.
+TEST_F(Found, TheGradientOfASumReachesEachWindowsMaximum) {
+  const Tensor x = randn({3, 4}).requires_grad_();
+  max_pool2d(x.reshape({1, 1, 3, 4}), {.kernel = {2, 2}, .stride = {1, 1}, .padding = {1, 1}})
+      .sum()
+      .backward();
+  const std::vector<double> values = x.detach().to_vector<double>();
+  std::vector<double> expected(12);
+  for (int i = 0; i <= 3; ++i)
+    for (int j = 0; j <= 4; ++j) {
+      int best = -1;
+      for (int row = std::max(i - 1, 0); row <= std::min(i, 2); ++row)
+        for (int column = std::max(j - 1, 0); column <= std::min(j, 3); ++column)
+          if (const int at = row * 4 + column; best < 0 || values[at] > values[best]) best = at;
+      ++expected[best];
+    }
+  expect_values(x.grad(), expected);
+}
+
+TEST_F(Found, OfSeveralNaNsInAWindowTheFirstGetsTheGradient) {
+  const float nan = std::nanf("");
+  const Tensor x = from_vector<float>({1, nan, 2, nan}, {1, 1, 2, 2}).requires_grad_();
+  max_pool2d(x, {.kernel = {2, 2}}).backward(ones({1, 1, 1, 1}));
+  expect_values(x.grad(), {0, 1, 0, 0});
 }
 
 }  // namespace
