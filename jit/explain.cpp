@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "jit/compile.h"
+#include "runtime/allocator.h"
 #include "runtime/config.h"
 #include "tracer/site.h"
 
@@ -90,6 +91,58 @@ Json describe_divergence(const Divergence& divergence) {
           {"now", divergence.now}};
 }
 
+struct KeptValue {
+  int64_t bytes = 0;
+  int op_index = 0;  ///< the first op that writes it
+  Op op = Op::fused;
+};
+
+// What outlives the stream, the largest first. Under end.mutex.
+std::vector<KeptValue> kept_values(const PathEnd& end) {
+  if (end.executables.empty() && end.live_sets.empty()) return {};
+  const LiveSet& live = end.executables.empty() ? end.live_sets.back() : end.executables.front()->live();
+  std::vector<KeptValue> kept;
+  LiveSet seen(live.size());
+  for (size_t i = 0; i < end.path->ops.size(); ++i)
+    for (const RecordedOperand& output : end.path->ops[i]->outputs) {
+      const auto number = static_cast<size_t>(output.number);
+      if (!live[number] || seen[number]) continue;
+      seen[number] = true;
+      kept.push_back({end.path->storages[number].bytes, static_cast<int>(i), end.path->ops[i]->op});
+    }
+  std::stable_sort(kept.begin(), kept.end(),
+                   [](const KeptValue& a, const KeptValue& b) { return a.bytes > b.bytes; });
+  return kept;
+}
+
+// "keeps 3 values, 1.5 MiB, beyond its end: op 3 (mul) 1 MiB, ..."
+std::string list_kept_values(const PathEnd& end) {
+  constexpr size_t kShown = 4;
+  const std::vector<KeptValue> kept = kept_values(end);
+  if (kept.empty()) return "";
+  int64_t bytes = 0;
+  for (const KeptValue& value : kept) bytes += value.bytes;
+  std::string text =
+      concat({"    keeps ", static_cast<int64_t>(kept.size()), kept.size() == 1 ? " value, " : " values, ",
+              print_bytes(bytes), ", beyond its end: "});
+  for (size_t i = 0; i < std::min(kShown, kept.size()); ++i)
+    text += concat(
+        {i ? ", op " : "op ", kept[i].op_index, " (", name(kept[i].op), ") ", print_bytes(kept[i].bytes)});
+  if (kept.size() > kShown) text += ", ...";
+  if (end.reason == FlushReason::HostRead && kept.size() > 1)
+    text +=
+        "; handles alive at the read keep them: return the value and read it outside, or drop them before";
+  return text + "\n";
+}
+
+Json describe_kept_values(const PathEnd& end) {
+  Json list = Json::array();
+  for (const KeptValue& value : kept_values(end))
+    list.push_back(
+        {{"op_index", value.op_index}, {"op", std::string(name(value.op))}, {"bytes", value.bytes}});
+  return list;
+}
+
 Json describe_end(PathEnd& end, int from) {
   std::lock_guard lock(end.mutex);
   Json json;
@@ -107,6 +160,7 @@ Json describe_end(PathEnd& end, int from) {
   json["evictions"] = end.evictions;
   json["stays_eager_because"] = end.compile_error;
   json["scalars"] = describe_scalars(end);
+  json["kept"] = describe_kept_values(end);
   json["executables"] = Json::array();
   for (const auto& executable : end.executables)
     json["executables"].push_back(Json::parse(executable->report_json(), nullptr, false));
@@ -196,6 +250,7 @@ std::string explain(const Site& site) {
     if (const std::string eager = why_eager(*end, site.options().compile_at); !eager.empty())
       text += concat({"    runs op by op: ", eager, "\n"});
     text += list_scalars(*end);
+    text += list_kept_values(*end);
     for (const auto& executable : end->executables) text += indent(executable->report());
   }
   return text;

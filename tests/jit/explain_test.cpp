@@ -75,6 +75,25 @@ TEST_F(Explain, RunTimeNumbersAreListedWithTheirLastValues) {
   EXPECT_NE(step.explain().find("2 run-time numbers: mul 8.5, add 3"), std::string::npos) << step.explain();
 }
 
+TEST_F(Explain, ValuesThatHandlesKeepAcrossAReadAreNamed) {
+  auto step = compile([](const Tensor& x) {
+    const Tensor y = x * 2, z = y.exp();
+    const Tensor sum = z.sum();
+    const float value = sum.item<float>();
+    return y * value;
+  });
+  for (int i = 0; i < 2; ++i) step(ones({256}));
+  const nlohmann::json kept = report(step)["paths"][0]["kept"];
+  ASSERT_EQ(kept.size(), 3u);
+  EXPECT_EQ(kept[0]["op"], "mul");
+  EXPECT_EQ(kept[0]["bytes"], 1024);
+  EXPECT_EQ(kept[2]["op"], "sum");
+  const std::string text = step.explain();
+  for (const char* part :
+       {"keeps 3 values, ", "beyond its end: op 0 (mul) 1", "return the value and read it outside"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
+}
+
 TEST_F(Explain, AFunctionThatNeverSettlesSaysSoOnceWithCauseAndRemedy) {
   auto step = compile([](const Tensor& x) { return x * 2 + 1; }, {.name = "growing", .max_paths = 4});
   const std::string text = logged([&] {
