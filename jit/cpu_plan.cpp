@@ -14,18 +14,6 @@
 #include "runtime/parallel.h"
 
 namespace etch::jit {
-namespace {
-
-Operand operand_template(const GraphOperand& operand) {
-  Operand result;
-  result.dtype = operand.dtype;
-  result.present = operand.kind != GraphOperand::Kind::Absent;
-  if (operand.is_tensor()) result.geometry = &operand.geometry;
-  result.scalar = operand.scalar;
-  return result;
-}
-
-}  // namespace
 
 /// The numbers of one call.
 struct CpuPlan::Frame {
@@ -152,7 +140,7 @@ CpuPlan::Call CpuPlan::make_call(const Node& node, bool for_check) {
   call.node = &node;
   for (const auto* operands : {&node.inputs, &node.outputs})
     for (const GraphOperand& operand : *operands) {
-      call.operands.push_back(operand_template(operand));
+      call.operands.push_back(describe(operand));
       OperandSource& source = call.sources.emplace_back();
       source.scalar = {operand.slot, operand.dtype, operand.scalar};
       // A check reads externals only; its other operands have no bytes yet.

@@ -20,15 +20,6 @@ int64_t widest(const Node& node) {
   return most;
 }
 
-Operand describe(const GraphOperand& operand) {
-  Operand result;
-  result.dtype = operand.dtype;
-  result.present = operand.kind != GraphOperand::Kind::Absent;
-  if (operand.is_tensor()) result.geometry = &operand.geometry;
-  result.scalar = operand.scalar;
-  return result;
-}
-
 /// The kernel's scratch, or the executor's.
 int64_t scratch_bytes_of(const Node& node, const codegen::LoweredKernel& lowered) {
   if (node.op == Op::fused) return lowered.scratch_bytes;

@@ -45,6 +45,15 @@ bool same_window(const GraphOperand& a, const GraphOperand& b) {
          a.offset == b.offset && a.slot == b.slot && a.geometry == b.geometry;
 }
 
+Operand describe(const GraphOperand& operand) {
+  Operand result;
+  result.dtype = operand.dtype;
+  result.present = operand.kind != GraphOperand::Kind::Absent;
+  if (operand.is_tensor()) result.geometry = &operand.geometry;
+  result.scalar = operand.scalar;
+  return result;
+}
+
 bool has_fixed_offset(const Graph& graph, const GraphOperand& operand) {
   return operand.is_tensor() && operand.geometry.numel() > 0 &&
          extent(operand.geometry) * static_cast<int64_t>(item_size(operand.dtype)) ==

@@ -20,6 +20,9 @@ std::vector<BufferFacts> buffer_facts(const Graph& graph);
 /// The same elements of the same buffer whatever the slots hold.
 bool same_window(const GraphOperand& a, const GraphOperand& b);
 
+/// The operand without address and without what its slot holds. Borrows the geometry.
+Operand describe(const GraphOperand& operand);
+
 /// The slot of a window as large as its buffer can only hold zero.
 bool has_fixed_offset(const Graph& graph, const GraphOperand& operand);
 
