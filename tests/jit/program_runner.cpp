@@ -243,6 +243,7 @@ class Settings {
     config().skip_passes = mode.skip_passes;
     config().poison = mode.poison;
     config().verify = true;
+    if (config().log_level == 0) config().log_level = -1;  // what random programs do badly need not be told
     if (config().log_level == 0) config().log_level = -1;  // many of them give up, as they should
     if (!mode.compile_kernels) config().cxx = "none";
   }
