@@ -124,13 +124,9 @@ void max_pool2d_forward(const PoolGeometry& g, const T* x, T* y, int64_t* indice
                          }
                        });
                      }
-                   const int64_t start = offset(g.y_strides, n, channel, ho, wo);
-                   with_stride(g.y_strides[1], [&](auto stride) {
-                     for (int64_t i = 0; i < count; ++i) {
-                       y[start + i * stride] = best[i];
-                       indices[start + i * stride] = where[i];
-                     }
-                   });
+                   store(best, count, y + offset(g.y_strides, n, channel, ho, wo), g.y_strides[1]);
+                   store(where, count, indices + offset(g.index_strides, n, channel, ho, wo),
+                         g.index_strides[1]);
                  });
 }
 
@@ -142,12 +138,13 @@ void max_pool2d_backward(const PoolGeometry& g, const T* dy, const int64_t* indi
     T* target = dx + offset(g.x_strides, n, channel, 0, 0);
     for (int64_t ho = 0; ho < g.h_out; ++ho)
       for (int64_t wo = 0; wo < g.w_out; ++wo) {
-        const int64_t start = offset(g.y_strides, n, channel, ho, wo);
+        const T* source = dy + offset(g.y_strides, n, channel, ho, wo);
+        const int64_t* where = indices + offset(g.index_strides, n, channel, ho, wo);
         for (int64_t i = 0; i < count; ++i) {
-          const int64_t place = indices[start + i * g.y_strides[1]];
+          const int64_t place = where[i * g.index_strides[1]];
           const int64_t pixel = dense_rows ? place * g.x_strides[3]
                                            : place / g.w * g.x_strides[2] + place % g.w * g.x_strides[3];
-          target[pixel + i * g.x_strides[1]] += dy[start + i * g.y_strides[1]];
+          target[pixel + i * g.x_strides[1]] += source[i * g.y_strides[1]];
         }
       }
   });

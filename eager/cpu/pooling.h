@@ -12,7 +12,7 @@ struct PoolGeometry {
   int64_t n = 0, c = 0, h = 0, w = 0;
   int64_t h_out = 0, w_out = 0;
   int64_t kernel[2] = {1, 1}, stride[2] = {1, 1}, padding[2] = {0, 0}, dilation[2] = {1, 1};
-  int64_t x_strides[4] = {}, y_strides[4] = {};
+  int64_t x_strides[4] = {}, y_strides[4] = {}, index_strides[4] = {};
   /// Average only: divide by the window's size within the padded input, not within the input.
   bool count_include_pad = true;
   /// Average only: window i spans [floor(i * h / h_out), ceil((i + 1) * h / h_out)); kernel, stride, padding
@@ -20,8 +20,8 @@ struct PoolGeometry {
   bool adaptive = false;
 };
 
-/// T is float or double. Indices are h * w positions in the input plane and are laid out like y. Of equal
-/// maxima the first in row order wins; a NaN wins over all numbers, the last NaN over the others.
+/// T is float or double. Indices are h * w positions in the input plane. Of equal maxima the first in row
+/// order wins; a NaN wins over all numbers, the first NaN over the others.
 template <class T>
 void max_pool2d_forward(const PoolGeometry& geometry, const T* x, T* y, int64_t* indices);
 /// Overwrites dx. Gradients of several windows are added in row order of the windows.

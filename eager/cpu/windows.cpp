@@ -65,41 +65,22 @@ void run(const OpCall& call) {
   const bool forward = call.op == Op::max_pool2d || call.op == Op::avg_pool2d;
   const Operand& x = forward ? call.inputs[0] : call.outputs[0];
   const Operand& y = forward ? call.outputs[0] : call.inputs[0];
-  const PoolGeometry geometry = geometry_of(call, x, y);
+  PoolGeometry geometry = geometry_of(call, x, y);
   const Wide in(call.inputs[0], dtype_of<T>), out(call.outputs[0], dtype_of<T>);
   in.read();
+  const auto positions_of = [&](const Operand& indices) {
+    for (int i = 0; i < 4; ++i) geometry.index_strides[i] = indices.geometry->strides[i];
+    return reinterpret_cast<int64_t*>(indices.data());
+  };
   switch (call.op) {
     case Op::max_pool2d: {
-      const Operand& indices = call.outputs[1];
-      Operand like_y = indices;  // the kernel wants indices laid out as y is
-      std::optional<ScratchBuffer> buffer;
-      if (!(indices.geometry->strides == y.geometry->strides)) {
-        buffer.emplace(Device::cpu(), static_cast<size_t>(extent(*y.geometry)) * sizeof(int64_t));
-        like_y.base = static_cast<char*>(buffer->data());
-        like_y.offset = 0;
-        like_y.geometry = y.geometry;
-      }
-      max_pool2d_forward<T>(geometry, in.data<T>(), out.data<T>(), reinterpret_cast<int64_t*>(like_y.data()));
-      if (buffer) run_copy({Op::copy, {&like_y, 1}, {&indices, 1}, Attrs{}});
+      int64_t* positions = positions_of(call.outputs[1]);
+      max_pool2d_forward<T>(geometry, in.data<T>(), out.data<T>(), positions);
       break;
     }
     case Op::max_pool2d_grad: {
-      const Operand& indices = call.inputs[1];
-      const auto* positions = reinterpret_cast<const int64_t*>(indices.data());
-      if (indices.geometry->strides == y.geometry->strides) {
-        max_pool2d_backward<T>(geometry, in.data<T>(), positions, out.data<T>());
-        break;
-      }
-      // The gradient is laid out as the indices are, not they as it: it may be an expanded one.
-      ScratchBuffer buffer(Device::cpu(), static_cast<size_t>(extent(*indices.geometry)) * sizeof(T));
-      Operand like_indices = indices;
-      like_indices.base = static_cast<char*>(buffer.data());
-      like_indices.offset = 0;
-      like_indices.dtype = dtype_of<T>;
-      run_copy({Op::copy, {&call.inputs[0], 1}, {&like_indices, 1}, Attrs{}});
-      const PoolGeometry dense = geometry_of(call, x, like_indices);
-      max_pool2d_backward<T>(dense, reinterpret_cast<const T*>(like_indices.data()), positions,
-                             out.data<T>());
+      const int64_t* positions = positions_of(call.inputs[1]);
+      max_pool2d_backward<T>(geometry, in.data<T>(), positions, out.data<T>());
       break;
     }
     case Op::avg_pool2d:

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include <set>
 
 #include "tests/support/differentiable.h"
@@ -123,6 +125,37 @@ TEST(OpSamples, StridedOperandsGiveTheSameValues) {
     for (size_t i = 0; i < outputs.size(); ++i)
       EXPECT_VALUES(outputs[i], sample.expected[i],
                     std::max(sample.tolerance, info(sample.op).kind == OpKind::Reduction ? 1e-6 : 0.0));
+  }
+}
+
+// The gradient of a sum comes in as one element that stands for many, and so may any operand.
+TEST(OpSamples, ExpandedOperandsAreTheirClones) {
+  for (const OpSample& sample : op_samples()) {
+    if (info(sample.op).flags & kWritesInputs) continue;
+    SCOPED_TRACE(describe(sample));
+    for (size_t k = 0; k < SampleCall(sample).tensors().size(); ++k)
+      for (int axes = 1; axes <= 2; ++axes) {
+        SampleCall expanded(sample), cloned(sample);
+        const Tensor whole = expanded.tensors()[k];
+        if (!whole.defined() || whole.ndim() == 0) continue;
+        Tensor narrow = whole;
+        for (int axis = 0; axis < whole.ndim(); ++axis)
+          if (axes == 1 || axis + 2 >= whole.ndim()) narrow = narrow.slice(axis, 0, 1);
+        expanded.tensors()[k] = narrow.expand(whole.sizes());
+        cloned.tensors()[k] =
+            from_vector(narrow.expand(whole.sizes()).to_vector<double>(), whole.sizes()).to(whole.dtype());
+        const std::vector<Tensor> outputs = expanded.run(), wanted = cloned.run();
+        for (size_t i = 0; i < outputs.size(); ++i) {
+          const auto got = outputs[i].to_vector<double>(), want = wanted[i].to_vector<double>();
+          ASSERT_EQ(got.size(), want.size());
+          for (size_t e = 0; e < got.size(); ++e) {
+            const bool same = got[e] == want[e] || (got[e] != got[e] && want[e] != want[e]);
+            EXPECT_TRUE(same || std::abs(got[e] - want[e]) <= 1e-5 * (1 + std::abs(want[e])))
+                << "operand " << k << ", output " << i << ", element " << e << ": " << got[e] << ", not "
+                << want[e];
+          }
+        }
+      }
   }
 }
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -39,6 +41,7 @@ PoolGeometry pool(const Case& t, Layout x, Layout y) {
     g.kernel[d] = t.kernel, g.stride[d] = t.stride, g.padding[d] = t.padding, g.dilation[d] = t.dilation;
   set_strides(g.x_strides, x, t.c, t.h, t.w);
   set_strides(g.y_strides, y, t.c, g.h_out, g.w_out);
+  std::copy(g.y_strides, g.y_strides + 4, g.index_strides);
   return g;
 }
 
@@ -205,6 +208,7 @@ TEST(AvgPool2d, Adaptive) {
       g.adaptive = true;
       g.h_out = out, g.w_out = 8 - out;
       set_strides(g.y_strides, y, g.c, g.h_out, g.w_out);
+      std::copy(g.y_strides, g.y_strides + 4, g.index_strides);
       check_average<float>(g);
     });
 }
