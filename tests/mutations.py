@@ -16,7 +16,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 # name, then pairs: file, text that occurs once, what it becomes.
 FAULTS = [
-    ("a live value counts as dead", ("tracer/flush.cpp", "storages[i]->use_count() > 1;", "storages[i]->use_count() > 2;")),
+    ("a live value counts as dead", ("tracer/stream.cpp", "storages[i]->use_count() > 1;", "storages[i]->use_count() > 2;")),
     ("another thread's write goes unseen", ("tracer/flush.cpp", "if (storage->version() != external.version && !pending.conflict)", "if (false && !pending.conflict)")),
     ("deferred writes leave versions alone", ("tracer/recorder.cpp", "  storage.bump_version();\n}", "}")),
     ("sizes of storages are not in the key", ("tracer/recorder.cpp", "words_.push_back(static_cast<uint64_t>(storage.bytes) << 1 | storage.external);", "words_.push_back(storage.external);"), ("tracer/foresee.cpp", "expected.bytes != static_cast<int64_t>(storage.bytes()) ||", "")),
@@ -31,9 +31,9 @@ FAULTS = [
     ("a host write does not wait for pending reads", ("tracer/recorder.cpp", "if (storage.pending.load(std::memory_order_relaxed) == this || externals_.contains(&storage))", "if (storage.pending.load(std::memory_order_relaxed) == this)")),
     ("any executable serves any live set", ("tracer/flush.cpp", "if (contains(executable->live(), live)) return executable;", "return executable;")),
     ("an exception drops what is pending", ("tracer/recorder.cpp", "void Recorder::abandon() noexcept {\n  try {\n    flush_pending(FlushReason::EndOfBody, {}, false);", "void Recorder::abandon() noexcept {\n  try {\n    ops_.clear();")),
-    ("what a failed flush left undone is not marked", ("tracer/flush.cpp", "if (live[i] && (incomplete[i] || !storages[i]->has_bytes())) storages[i]->mark_failed(error);", "(void)error;")),
-    ("the fallback frees a value too early", ("tracer/flush.cpp", "!live[number] && last_use[number] == i) storages[number] = nullptr;", "!live[number] && last_use[number] <= i + 1) storages[number] = nullptr;")),
-    ("the fallback runs a window at offset 0", ("tracer/flush.cpp", "to.offset = value->offset;", "to.offset = 0;")),
+    ("what a failed flush left undone is not marked", ("tracer/stream.cpp", "if (live[i] && (incomplete[i] || !storages[i]->has_bytes())) storages[i]->mark_failed(error);", "(void)error;")),
+    ("the fallback frees a value too early", ("tracer/stream.cpp", "!live[number] && last_use[number] == i) storages[number] = nullptr;", "!live[number] && last_use[number] <= i + 1) storages[number] = nullptr;")),
+    ("the fallback runs a window at offset 0", ("tracer/stream.cpp", "to.offset = value->offset;", "to.offset = 0;")),
     ("scalars are frozen at the first compiled call", ("jit/cpu_plan.cpp", "return s.slot < 0 ? s.scalar : values[s.slot].scalar;", "static std::map<const void*, Scalar> frozen;\n    if (s.slot < 0) return s.scalar;\n    return frozen.try_emplace(&s, values[s.slot].scalar).first->second;")),
     ("offsets are taken as 0", ("jit/cpu_plan.cpp", "return a.slot < 0 ? data : data + values[a.slot].offset * a.item;", "return data;")),
     ("equal nodes merge whatever their scalars and seeds", ("jit/passes/cse.cpp", "    add(operand.slot);\n", ""), ("jit/passes/cse.cpp", "!(info(node.op).flags & kRandom) && ", "")),
