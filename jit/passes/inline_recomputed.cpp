@@ -78,10 +78,12 @@ bool Inliner::extend(const Node& fused, int buffer, int64_t bytes, Chain* chain)
   for (const GraphOperand& input : body[made].inputs) {
     if (!input.is_tensor()) continue;
     // Memory that the group also writes is not made by it: whether it still holds is for available() to say.
-    const bool outside =
-        !facts_[input.buffer].value || std::none_of(body.begin(), body.end(), [&](const Node& node) {
-          return node.outputs[0].buffer == input.buffer;
-        });
+    // What lives inside a group has no writers among the nodes.
+    const BufferFacts& facts = facts_[input.buffer];
+    const bool outside = (!facts.value && !facts.writers.empty()) ||
+                         std::none_of(body.begin(), body.end(), [&](const Node& node) {
+                           return node.outputs[0].buffer == input.buffer;
+                         });
     const bool stored = std::any_of(fused.outputs.begin(), fused.outputs.end(),
                                     [&](const GraphOperand& o) { return o.buffer == input.buffer; });
     if (outside || (stored && graph_.buffers[input.buffer].bytes * kSmallShare <= bytes))
