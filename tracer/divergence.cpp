@@ -79,10 +79,16 @@ Divergence compare(const PathNode& before, const PathNode& now) {
   if (compare_roles("input", before.op.inputs, now.op.inputs, result) ||
       compare_roles("output", before.op.outputs, now.op.outputs, result))
     return result;
-  for (size_t i = 0; i < std::min(before.new_storages.size(), now.new_storages.size()); ++i)
+  const auto origin = [](const RecordedStorage& storage) {
+    return std::string(storage.external ? "from outside" : "made by the op");
+  };
+  for (size_t i = 0; i < std::min(before.new_storages.size(), now.new_storages.size()); ++i) {
+    if (before.new_storages[i].external != now.new_storages[i].external)
+      return differs(Kind::Identity, "a tensor", origin(before.new_storages[i]), origin(now.new_storages[i]));
     if (before.new_storages[i].bytes != now.new_storages[i].bytes)
       return differs(Kind::StorageBytes, "the bytes of a storage",
                      std::to_string(before.new_storages[i].bytes), std::to_string(now.new_storages[i].bytes));
+  }
   return differs(Kind::Threads, "threads", std::to_string(before.key[0]), std::to_string(now.key[0]));
 }
 

@@ -13,13 +13,13 @@ namespace etch {
 
 struct Recorder::Pending : Stream {
   PathNode* last = nullptr;
-  std::vector<PendingOp> pending_ops;
+  std::vector<PathNode*> nodes;
   std::exception_ptr conflict;  ///< an external was changed by another thread
 
   std::vector<const RecordedOp*> ops() const {
     std::vector<const RecordedOp*> list;
-    list.reserve(pending_ops.size());
-    for (const PendingOp& op : pending_ops) list.push_back(&op.node->op);
+    list.reserve(nodes.size());
+    for (const PathNode* node : nodes) list.push_back(&node->op);
     return list;
   }
 };
@@ -27,11 +27,11 @@ struct Recorder::Pending : Stream {
 Recorder::Pending Recorder::take_pending() {
   Pending pending;
   pending.last = cursor_;
-  pending.pending_ops.swap(ops_);
+  pending.nodes.swap(ops_);
   pending.values.swap(values_);
   pending.storages.swap(storages_);
   // The next stream is probably as long.
-  ops_.reserve(pending.pending_ops.size());
+  ops_.reserve(pending.nodes.size());
   values_.reserve(pending.values.size());
   storages_.reserve(pending.storages.size());
   pending.external.resize(pending.storages.size());

@@ -107,7 +107,6 @@ PathNode* Recorder::foresee(Op op, std::span<const Operand> inputs, const Attrs&
 void Recorder::record_foreseen(PathNode& node, std::span<const Operand> inputs,
                                std::span<const Operand> outputs) {
   new_storages_.clear();
-  const uint32_t first_value = static_cast<uint32_t>(values_.size());
   // Only what counts is copied: reading all of an operand just written would stall.
   const auto push_value = [&](const Operand& operand) {
     OperandValue& value = values_.emplace_back();
@@ -126,7 +125,7 @@ void Recorder::record_foreseen(PathNode& node, std::span<const Operand> inputs,
     else
       mark_written(*outputs[i].storage);
   }
-  push_op(&node, first_value);
+  push_op(&node);
   if (const PathNode* next = node.first_child.load(std::memory_order_relaxed)) {
     __builtin_prefetch(next);
     __builtin_prefetch(next->op.inputs.data());

@@ -190,24 +190,23 @@ void Recorder::record(const OpCall& call) {
   }
   words_.clear();
   new_storages_.clear();
-  const uint32_t first_value = static_cast<uint32_t>(values_.size());
   // Library calls and their scratch depend on the number of threads: a path belongs to one.
   if (cursor_ == site_->root()) words_.push_back(static_cast<uint64_t>(num_threads()));
   words_.push_back(header_word(call));
   for (int i = 0; i < call.attrs.count; ++i) words_.push_back(static_cast<uint64_t>(call.attrs[i]));
   for (const Operand& operand : call.inputs) append_operand(operand, false);
   for (const Operand& operand : call.outputs) append_operand(operand, true);
-  // The window says little about the storage: it may be made here or have been there, be the first of several,
-  // or cover all of an external.
+  // The window says little about the storage: it may be made here or have been there, be the first of
+  // several, or cover all of an external.
   for (const RecordedStorage& storage : new_storages_)
     words_.push_back(static_cast<uint64_t>(storage.bytes) << 1 | storage.external);
   move_cursor(call);
-  push_op(cursor_, first_value);
+  push_op(cursor_);
 }
 
-void Recorder::push_op(PathNode* node, uint32_t first_value) {
+void Recorder::push_op(PathNode* node) {
   cursor_ = node;
-  ops_.push_back({node, first_value});
+  ops_.push_back(node);
   if (ops_.size() >= kMaxPendingOps || (external_bytes_ > kMaxHeldExternalBytes && externals_outgrew_limit()))
       [[unlikely]]
     flush(FlushReason::Limit);

@@ -57,10 +57,6 @@ class Recorder final : public PendingWork {
     int number;
     uint32_t version;  ///< at the first use, plus our own writes
   };
-  struct PendingOp {
-    PathNode* node;
-    uint32_t first_value;  ///< into values_: inputs, then outputs
-  };
   struct Pending;  // the stream, moved out of the recorder while it is flushed
 
   static Recorder& of_this_thread();
@@ -75,7 +71,7 @@ class Recorder final : public PendingWork {
   void mark_written(Storage& storage);
   bool is_expected(const PathNode& node, Op op, std::span<const Operand> inputs, const Attrs& attrs,
                    DType given, std::span<const Operand> outputs) const;
-  void push_op(PathNode* node, uint32_t first_value);
+  void push_op(PathNode* node);
   void move_cursor(const OpCall& call);
   void record_foreign(const OpCall& call);
   Storage& snapshot_of(Storage& storage);
@@ -91,7 +87,7 @@ class Recorder final : public PendingWork {
   int depth_ = 0;
   int exceptions_ = 0;  ///< in flight when the scope was opened
   PathNode* cursor_ = nullptr;
-  std::vector<PendingOp> ops_;
+  std::vector<PathNode*> ops_;
   std::vector<OperandValue> values_;
   std::vector<Ref<Storage>> storages_;  ///< by number
   absl::flat_hash_map<const Storage*, External> externals_;

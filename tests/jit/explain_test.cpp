@@ -46,6 +46,15 @@ TEST_F(Explain, ADivergenceHasItsOpWhatDifferedAndBothValues) {
   EXPECT_EQ(size["now"], "f32[4, 3] of storage %0");
 }
 
+TEST_F(Explain, ATensorMadeOrFoundIsADivergence) {
+  Tensor existing = ones({2});
+  auto step = compile([&](bool own) { return (own ? zeros({2}) : existing.fill_(0.0)) + 1; });
+  step(true);
+  step(false);
+  EXPECT_EQ(report(step)["paths"][1]["diverged"],
+            "op 0: copy, a tensor: made by the op before, from outside now");
+}
+
 TEST_F(Explain, APathNamesTheOneItLeaves) {
   auto step = compile([](const Tensor& x, int times) {
     Tensor y = times > 9 ? x.exp() : x * 2;
