@@ -244,7 +244,6 @@ class Settings {
     config().poison = mode.poison;
     config().verify = true;
     if (config().log_level == 0) config().log_level = -1;  // what random programs do badly need not be told
-    if (config().log_level == 0) config().log_level = -1;  // many of them give up, as they should
     if (!mode.compile_kernels) config().cxx = "none";
   }
   ~Settings() { config() = old_; }
