@@ -14,11 +14,23 @@
 #include "jit/report.h"
 #include "runtime/config.h"
 #include "runtime/error.h"
+#include "tracer/composites.h"
 
 namespace etch::jit {
 namespace {
 
-Graph expand(Graph graph) { return expand_composites(graph); }
+// A composite that checks data which the path itself makes stays whole, or its check would be lost.
+Graph expand(Graph graph) {
+  const std::vector<BufferFacts> facts = buffer_facts(graph);
+  Graph expanded{graph.device, graph.buffers, {}, graph.num_slots};
+  for (const Node& node : graph.nodes)
+    if (info(node.op).kind == OpKind::Composite &&
+        (checked_operand(node) < 0 || checks_early(graph, facts, node)))
+      expand_composite(node, expanded);
+    else
+      expanded.nodes.push_back(node);
+  return expanded;
+}
 
 /// A pass that needs no options.
 template <Graph (*function)(Graph)>

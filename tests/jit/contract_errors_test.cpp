@@ -164,6 +164,25 @@ TEST_F(Errors, BadLabel) {
       },
       kIndices({0, -100}), kIndices({0, 3}), "cross_entropy: expected labels in [0, 3)");
 }
+TEST_F(Errors, BadLabelComputedInTheBody) {
+  const auto loss = [](const Tensor& labels) { return cross_entropy(ramp({2, 3}), labels); };
+  const char* const message = "cross_entropy: expected labels in [0, 3)";
+  expect_bad_data([&](const Tensor& labels) { return loss(labels + 0); }, kIndices({0, 2}), kIndices({0, 3}),
+                  message);
+  expect_bad_data([&](const Tensor& labels) { return loss(labels.to(DType::I64)); },
+                  kIndices({0, -100}).to(DType::I32), kIndices({0, -1}).to(DType::I32), message);
+  expect_bad_data(
+      [&](const Tensor& labels) {
+        Tensor written = labels.clone();
+        written[0] += 1;
+        return loss(written);
+      },
+      kIndices({1, 2}), kIndices({2, 1}), message);
+}
+TEST_F(Errors, BadDivisorComputedInTheBody) {
+  expect_bad_data([](const Tensor& x) { return floor_divide(full({2}, 7), x - 1); }, kIndices({2, 3}),
+                  kIndices({0, 1}), "floor_divide: expected non-zero integer divisors");
+}
 TEST_F(Errors, ZeroDivisor) {
   expect_bad_data([](const Tensor& x) { return floor_divide(full({2}, 7), x); }, kIndices({2, 3}),
                   kIndices({0, 3}), "floor_divide: expected non-zero integer divisors");
