@@ -133,11 +133,17 @@ Tensor rows(const Tensor& x) {
   return y.ndim() == 0 ? y.reshape({1, 1}) : y.reshape({-1, y.size(-1)});
 }
 
+// Positions from outside, or made by the body: they are checked at different times.
+Tensor positions(const std::vector<int64_t>& list, int64_t number) {
+  const Tensor outside = from_vector(list);
+  return wrap(number, 4) < 2 ? outside : outside + 0;
+}
+
 Tensor labels(const Tensor& rows, int64_t shift) {
   std::vector<int64_t> list;
   for (int64_t i = 0; i < rows.size(0); ++i)
     list.push_back((i + shift) % 5 == 4 ? -100 : wrap(i * 7 + shift, rows.size(1)));
-  return from_vector(list);
+  return positions(list, shift);
 }
 
 Tensor normed(const Tensor& x) {
@@ -352,16 +358,16 @@ Tensor extreme(const Tensor& x, int64_t number) {
 Tensor bad_lookup(const Tensor& x, int64_t number) {
   const Tensor y = rows(x);
   const std::vector<int64_t> list = {0, number % 2 ? y.size(0) : -1, 0};
-  if (number % 3 == 0) return y.gather(0, from_vector(list, {3, 1}));
-  if (number % 3 == 1) return y.index_add(0, from_vector(list), zeros({3, y.size(1)}));
-  return y.index_select(0, from_vector(list));
+  if (number % 3 == 0) return y.gather(0, positions(list, number).reshape({3, 1}));
+  if (number % 3 == 1) return y.index_add(0, positions(list, number), zeros({3, y.size(1)}));
+  return y.index_select(0, positions(list, number));
 }
 
 Tensor bad_labels(const Tensor& x, int64_t number) {
   const Tensor y = rows(x);
   std::vector<int64_t> list(static_cast<size_t>(y.size(0)), 0);
   list.back() = number % 2 ? y.size(1) : -7;
-  return cross_entropy(y, from_vector(list));
+  return cross_entropy(y, positions(list, number));
 }
 
 Tensor divided_by_zeros(const Tensor& x, int64_t number) {
