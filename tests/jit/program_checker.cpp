@@ -50,10 +50,19 @@ double item(const void* bytes, DType dtype, size_t at) {
   return result;
 }
 
+// Several roundings of the coarsest dtype that values of the graph pass through.
+double coarsest_unit(const Graph& graph) {
+  double unit = 1e-5;
+  for (const Node& node : graph.nodes)
+    for (const GraphOperand& output : node.outputs)
+      unit = std::max(unit, output.dtype == DType::BF16 ? 8e-3 : output.dtype == DType::F16 ? 1e-3 : 0.0);
+  return unit;
+}
+
 class CheckedExecutable final : public jit::PlanExecutable {
  public:
   CheckedExecutable(Graph graph, Ref<jit::PlanExecutable> plan)
-      : graph_(std::move(graph)), plan_(std::move(plan)) {
+      : graph_(std::move(graph)), unit_(coarsest_unit(graph_)), plan_(std::move(plan)) {
     live_ = plan_->live();
     statistics_ = plan_->statistics();
     final_graph_ = plan_->final_graph();
@@ -109,7 +118,6 @@ class CheckedExecutable final : public jit::PlanExecutable {
     if (got.empty() || exact.size() != count || moved.size() != count ||
         got.size() < count * item_size(rounded.dtype))
       return;
-    const double unit = rounded.dtype == DType::BF16 ? 8e-3 : rounded.dtype == DType::F16 ? 1e-3 : 1e-5;
     for (size_t i = 0; i < count; ++i) {
       const double value = item(got.data(), rounded.dtype, i);
       const double want = rounded.values[i];
@@ -117,7 +125,7 @@ class CheckedExecutable final : public jit::PlanExecutable {
           std::isnan(want) == std::isnan(exact[i]) && std::isnan(want) == std::isnan(moved[i]);
       if (!settled || (std::isnan(want) && std::isnan(value)) || value == want) continue;
       const double spread = std::max(std::abs(want - exact[i]), std::abs(exact[i] - moved[i]));
-      const double allowed = is_floating(rounded.dtype) ? 100 * spread + unit * largest : spread;
+      const double allowed = is_floating(rounded.dtype) ? 100 * spread + unit_ * largest : spread;
       if (std::abs(value - want) <= allowed || std::isnan(spread) || std::isinf(spread)) continue;
       if (disagreement().empty())
         disagreement() =
@@ -128,6 +136,7 @@ class CheckedExecutable final : public jit::PlanExecutable {
   }
 
   Graph graph_;
+  double unit_;
   Ref<jit::PlanExecutable> plan_;
 };
 
