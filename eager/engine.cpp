@@ -1,4 +1,5 @@
 // The backward pass: nodes run when all gradients that can reach them have, without recursion.
+#include <absl/cleanup/cleanup.h>
 #include <absl/container/flat_hash_map.h>
 
 #include "eager/apply.h"
@@ -35,10 +36,31 @@ Tensor add_gradients(Tensor sum, const Tensor& more) {
   return sum + more;
 }
 
+thread_local int running_hooks = 0;
+
+// What the hook returns takes the gradient's place, in its sizes and dtype.
+void run_hook(const Hook& hook, Tensor& gradient) {
+  ++running_hooks;
+  const absl::Cleanup leave = [] { --running_hooks; };
+  Tensor replaced = hook(gradient);
+  if (!replaced.defined()) return;
+  ETCH_CHECK(replaced.sizes() == gradient.sizes(), ShapeError, "hook: expected a gradient of sizes ",
+             etch::to_string(gradient.sizes()), ", got ", etch::to_string(replaced.sizes()),
+             "; return one like the hook's argument, or Tensor() to leave it as it is");
+  gradient = replaced.to(gradient.dtype());
+}
+
+// A freed node's hooks cannot run again. One that holds its own tensor, and so its node, would keep both for
+// ever. A hook may run a backward of its own through its node: what still executes stays.
+void release_node(TapeNode& node) {
+  node.release();
+  node.released = true;
+  if (running_hooks == 0) std::exchange(node.hooks, {}).clear();
+}
+
 void accumulate_leaf(TensorImpl& leaf, Tensor gradient) {
   if (!leaf.autograd) leaf.autograd = std::make_unique<AutogradMeta>();
-  for (const Hook& hook : leaf.autograd->leaf_hooks)
-    if (Tensor replaced = hook(gradient); replaced.defined()) gradient = std::move(replaced);
+  for (const Hook& hook : leaf.autograd->leaf_hooks) run_hook(hook, gradient);
   if (!leaf.autograd) leaf.autograd = std::make_unique<AutogradMeta>();
   Tensor& grad = leaf.autograd->grad;
   if (grad.defined()) {
@@ -109,9 +131,7 @@ class Engine {
     absl::InlinedVector<Tensor, 4> slots(node.edges.size());
     if (any) {
       for (const auto& [output, hook] : node.hooks) {
-        if (!gradients[output].defined()) continue;
-        if (Tensor replaced = hook(gradients[output]); replaced.defined())
-          gradients[output] = std::move(replaced);
+        if (gradients[output].defined()) run_hook(hook, gradients[output]);
       }
       for (const auto& [output, impl] : node.retained)
         if (gradients[output].defined()) Tensor(Ref<TensorImpl>(impl)).set_grad(gradients[output]);
@@ -119,10 +139,7 @@ class Engine {
                  ": expected saved tensors, got a tape that an earlier backward() freed; pass {.retain_graph "
                  "= true} there");
       node.backward({gradients.data(), gradients.size()}, {{slots.data(), slots.size()}, node.edges});
-      if (!keep_) {
-        node.release();
-        node.released = true;
-      }
+      if (!keep_) release_node(node);
     }
     gradients.clear();
     for (size_t i = 0; i < node.edges.size(); ++i) {

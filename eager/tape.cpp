@@ -124,10 +124,11 @@ Tensor SavedTensor::unpack(TapeNode* owner) const {
     const std::string writer = storage.last_writer == Storage::kNoWriter
                                    ? std::string("the host")
                                    : std::string(name(static_cast<Op>(storage.last_writer)));
-    fail<AutogradError>(saver_, ": expected the tensor ", etch::to_string(tensor_.sizes()),
-                        " saved for backward at version ", version_, ", got version ", storage.version(),
-                        ": ", writer,
-                        " overwrote it in place; clone it before, or use the op without the underscore");
+    fail<AutogradError>(
+        saver_, ": expected the tensor ", etch::to_string(tensor_.sizes()), " saved for backward at version ",
+        version_, ", got version ", storage.version(), ": ", writer,
+        " overwrote it in place (a write through a view counts for the whole tensor); clone it before, or "
+        "use the op without the underscore");
   }
   if (!is_output_ || !owner || !grad_enabled()) return tensor_;
   Tensor attached = tensor_.detach();
@@ -209,6 +210,8 @@ Tensor Tensor::detach() const {
   return result;
 }
 
+// The hooks of a result go when backward frees its part of the tape; those of a leaf stay as long as it. So a
+// leaf's hook, or one whose backward never runs, must not hold its own tensor: neither would ever go.
 void Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) {
   ETCH_CHECK(
       requires_grad(), AutogradError,

@@ -150,6 +150,79 @@ TEST(Tape, AHookThatReturnsNothingOnlyLooks) {
   EXPECT_VALUES(x.grad(), f32({2}));
 }
 
+TEST(Tape, AHookReturnsTheGradientsSizes) {
+  for (const Dims& sizes : {Dims{3}, Dims{1}}) {
+    const std::string text =
+        "hook: expected a gradient of sizes [4], got " + etch::to_string(sizes) + "; return one like";
+    const auto wrong = [&](const Tensor&) { return ones(sizes); };
+    Tensor w = leaf({1, 2, 3, 4});
+    Tensor y = w * 3;
+    y.register_hook(wrong);
+    EXPECT_ERROR(y.sum().backward(), ShapeError, text);
+    EXPECT_FALSE(w.grad().defined());
+    w.register_hook(wrong);
+    EXPECT_ERROR((w * 3).sum().backward(), ShapeError, text);
+    EXPECT_FALSE(w.grad().defined());
+  }
+}
+
+TEST(Tape, WhatAHookReturnsTakesTheGradientsDtype) {
+  const auto wider = [](const Tensor& gradient) { return gradient.to(DType::F64) * 2; };
+  Tensor w = leaf({1, 2});
+  Tensor y = w * 3;
+  DType seen = DType::F64;
+  y.register_hook(wider);
+  y.register_hook([&](const Tensor& gradient) {
+    seen = gradient.dtype();
+    return Tensor();
+  });
+  w.register_hook(wider);
+  y.sum().backward();
+  EXPECT_EQ(seen, DType::F32);
+  EXPECT_VALUES(w.grad(), f32({12, 12}));
+}
+
+TEST(Tape, AHookGoesWhenBackwardFreesItsNode) {
+  const Tensor w = leaf({1, 2});
+  std::weak_ptr<int> watch;
+  Tensor sum;
+  {
+    const auto token = std::make_shared<int>(0);
+    watch = token;
+    Tensor y = w * 2;
+    y.register_hook([y, token](const Tensor&) {
+      ++*token;
+      return Tensor();
+    });
+    sum = y.sum();
+  }
+  sum.backward({}, {.retain_graph = true});
+  ASSERT_FALSE(watch.expired());
+  EXPECT_EQ(*watch.lock(), 1);
+  sum.backward();
+  EXPECT_TRUE(watch.expired());
+}
+
+TEST(Tape, AHookMayFreeItsOwnNode) {
+  const Tensor w = leaf({1, 2});
+  Tensor y = w * 2;
+  auto token = std::make_shared<int>(0);
+  const std::weak_ptr<int> watch = token;
+  bool inside = false, alive = false;
+  y.register_hook([&, token = std::move(token)](const Tensor& gradient) {
+    if (!std::exchange(inside, true)) {
+      bool& result = alive;
+      const std::weak_ptr<int>& mine = watch;
+      y.backward(gradient);
+      result = !mine.expired();
+    }
+    return Tensor();
+  });
+  EXPECT_ERROR(y.sum().backward(), AutogradError, "an earlier backward() freed");
+  EXPECT_TRUE(alive);
+  EXPECT_VALUES(w.grad(), f32({2, 2}));
+}
+
 TEST(Tape, LeafGradientsNeverShareMemory) {
   const Tensor a = leaf({1, 2}), b = leaf({3, 4});
   (a + b).backward(f32({1, 1}).tensor());
@@ -379,7 +452,8 @@ TEST(TapeInPlace, AnOverwrittenSavedTensorNamesBothOps) {
   y.add_(1.0);
   EXPECT_ERROR(
       z.backward(), AutogradError,
-      "square: expected the tensor [2] saved for backward at version 1, got version 2: add overwrote it");
+      "square: expected the tensor [2] saved for backward at version 1, got version 2: add overwrote it in "
+      "place (a write through a view counts for the whole tensor); clone it before");
 }
 
 TEST(TapeInPlace, ASavedOutputIsCheckedToo) {

@@ -93,6 +93,24 @@ TEST_F(Hooks, MayCallAnotherTracedFunction) {
   EXPECT_EQ(inner.compile_count(), 0);  // part of the outer trace, or eager
 }
 
+TEST_F(Hooks, ReturnTheGradientsSizesAndDtype) {
+  const int compiles = expect_eagers_gradient([](const Tensor& w, int i) {
+    Tensor y = w * w;
+    y.register_hook([i](const Tensor& gradient) { return gradient.to(DType::F64) * (i + 0.5); });
+    y.sum().backward();
+    return y.detach();
+  });
+  EXPECT_EQ(compiles, 1);
+  Tensor w = tensor({1, 2}).requires_grad_();
+  auto step = compile([&] {
+    Tensor y = w * w;
+    y.register_hook([](const Tensor&) { return ones({3}); });
+    y.sum().backward();
+  });
+  for (int i = 0; i < 3; ++i)
+    EXPECT_ERROR(step(), ShapeError, "hook: expected a gradient of sizes [2], got [3]");
+}
+
 TEST_F(Hooks, MayThrow) {
   Tensor w = tensor({1, 2}).requires_grad_();
   bool stop = false;

@@ -33,6 +33,10 @@ TEST(Config, LogWritesOneLineWithinTheLevel) {
   config().log_level = old;
 }
 
+TEST(Config, HelpTellsTheSuffixesOfByteCounts) {
+  EXPECT_NE(config_help().find("0: no limit; 500M: 500 * 2^20, also K and G\n"), std::string::npos);
+}
+
 // The environment is read once a process, so each case runs in a process of its own.
 void read_with(const char* variable, const char* text) {
   ::setenv(variable, text, 1);
@@ -55,6 +59,9 @@ class ConfigEnvironment : public testing::Test {
 TEST_F(ConfigEnvironment, ReadsEachType) {
   EXPECT_EXIT(read_with("ETCH_LOG", "4"), testing::ExitedWithCode(0), "log 4");
   EXPECT_EXIT(read_with("ETCH_MEMORY_LIMIT", "5000000000"), testing::ExitedWithCode(0), "limit 5000000000");
+  EXPECT_EXIT(read_with("ETCH_MEMORY_LIMIT", "3K"), testing::ExitedWithCode(0), "limit 3072 ");
+  EXPECT_EXIT(read_with("ETCH_MEMORY_LIMIT", "500M"), testing::ExitedWithCode(0), "limit 524288000 ");
+  EXPECT_EXIT(read_with("ETCH_MEMORY_LIMIT", "4G"), testing::ExitedWithCode(0), "limit 4294967296 ");
   EXPECT_EXIT(read_with("ETCH_DISABLE", "1"), testing::ExitedWithCode(0), "disable 1");
   EXPECT_EXIT(read_with("ETCH_CXX", "none"), testing::ExitedWithCode(0), "cxx none");
   EXPECT_EXIT(read_with("ETCH_LOG", ""), testing::ExitedWithCode(0), "log 0");
@@ -66,6 +73,10 @@ TEST_F(ConfigEnvironment, RefusesOtherText) {
   EXPECT_EXIT(read_with("ETCH_LOG", "3x"), testing::ExitedWithCode(1),
               "expected a whole number, 0 or more, in ETCH_LOG, got \"3x\"");
   EXPECT_EXIT(read_with("ETCH_THREADS", "-1"), testing::ExitedWithCode(1), "in ETCH_THREADS, got \"-1\"");
+  for (const char* text : {"G", "-1G", "4GB", "1.5G", "4g", "9000000000G"})
+    EXPECT_EXIT(read_with("ETCH_MEMORY_LIMIT", text), testing::ExitedWithCode(1),
+                concat({"of K, M or G, in ETCH_MEMORY_LIMIT, got \"", text, "\""}));
+  EXPECT_EXIT(read_with("ETCH_LOG", "1K"), testing::ExitedWithCode(1), "in ETCH_LOG, got \"1K\"");
 }
 
 }  // namespace
