@@ -152,9 +152,7 @@ TEST(Factories, SizesAsPlainNumbers) {
   EXPECT_EQ(x.dim(), 1);
 }
 
-TEST(Factories, CatIsConcat) {
-  EXPECT_VALUES(cat({f32({1}).tensor(), f32({2}).tensor()}), f32({1, 2}));
-}
+TEST(Factories, CatIsConcat) { EXPECT_VALUES(cat({f32({1}).tensor(), f32({2}).tensor()}), f32({1, 2})); }
 
 }  // namespace
 }  // namespace etch::testing
