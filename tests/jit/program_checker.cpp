@@ -59,10 +59,20 @@ double coarsest_unit(const Graph& graph) {
   return unit;
 }
 
+// Whether floating values become integers: one that is nearly whole may fall on either side.
+bool truncates(const Graph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
+    return node.op == Op::copy && is_floating(node.inputs[0].dtype) && is_integral(node.outputs[0].dtype);
+  });
+}
+
 class CheckedExecutable final : public jit::PlanExecutable {
  public:
   CheckedExecutable(Graph graph, Ref<jit::PlanExecutable> plan)
-      : graph_(std::move(graph)), unit_(coarsest_unit(graph_)), plan_(std::move(plan)) {
+      : graph_(std::move(graph)),
+        unit_(coarsest_unit(graph_)),
+        truncates_(truncates(graph_)),
+        plan_(std::move(plan)) {
     live_ = plan_->live();
     statistics_ = plan_->statistics();
     final_graph_ = plan_->final_graph();
@@ -125,7 +135,8 @@ class CheckedExecutable final : public jit::PlanExecutable {
           std::isnan(want) == std::isnan(exact[i]) && std::isnan(want) == std::isnan(moved[i]);
       if (!settled || (std::isnan(want) && std::isnan(value)) || value == want) continue;
       const double spread = std::max(std::abs(want - exact[i]), std::abs(exact[i] - moved[i]));
-      const double allowed = is_floating(rounded.dtype) ? 100 * spread + unit_ * largest : spread;
+      const double allowed =
+          is_floating(rounded.dtype) ? 100 * spread + unit_ * largest : spread + truncates_;
       if (std::abs(value - want) <= allowed || std::isnan(spread) || std::isinf(spread)) continue;
       if (disagreement().empty())
         disagreement() =
@@ -137,6 +148,7 @@ class CheckedExecutable final : public jit::PlanExecutable {
 
   Graph graph_;
   double unit_;
+  bool truncates_;
   Ref<jit::PlanExecutable> plan_;
 };
 
