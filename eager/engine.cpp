@@ -2,6 +2,7 @@
 #include <absl/cleanup/cleanup.h>
 #include <absl/container/flat_hash_map.h>
 
+#include "eager/accumulation.h"
 #include "eager/apply.h"
 #include "eager/tape.h"
 #include "tracer/recorder.h"
@@ -58,6 +59,8 @@ void release_node(TapeNode& node) {
   if (running_hooks == 0) std::exchange(node.hooks, {}).clear();
 }
 
+thread_local GradientWatch* innermost_watch = nullptr;
+
 void accumulate_leaf(TensorImpl& leaf, Tensor gradient) {
   if (!leaf.autograd) leaf.autograd = std::make_unique<AutogradMeta>();
   for (const Hook& hook : leaf.autograd->leaf_hooks) run_hook(hook, gradient);
@@ -68,6 +71,7 @@ void accumulate_leaf(TensorImpl& leaf, Tensor gradient) {
       grad = grad + gradient;
     } else {
       grad.add_(gradient);
+      GradientWatch::note(grad.storage());
     }
     return;
   }
@@ -172,6 +176,12 @@ class Engine {
 };
 
 }  // namespace
+
+GradientWatch::GradientWatch() : previous_(std::exchange(innermost_watch, this)) {}
+GradientWatch::~GradientWatch() { innermost_watch = previous_; }
+void GradientWatch::note(const Storage& gradient) {
+  if (innermost_watch) innermost_watch->added_.push_back(&gradient);
+}
 
 void Tensor::backward(const Tensor& gradient, BackwardOptions options) const {
   ETCH_CHECK(

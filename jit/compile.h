@@ -98,14 +98,16 @@ class Compiled {
   /// Freezing runs the body at least twice, as ordinary calls with all their effects, on copies of the
   /// example tensors. It throws TraceError, saying what it met, for bodies that read or write tensors from
   /// the host, leave more behind than what they return (gradients in `.grad`, stored tensors), use other
-  /// tensors or numbers from run to run (a step counter, a rate schedule), or draw from a generator other
-  /// than the default one.
+  /// tensors or numbers from run to run (a step counter, a rate schedule), draw from a generator other than
+  /// the default one, add to a gradient that was there, or write inputs or captured tensors on the tape
+  /// (under no_grad they may).
   ///
   /// What a frozen call does not see any more: branches, counters, prints and hooks of the body; numbers
   /// (they stay as they were); which tensors the body would use (captured ones stay the same memory: writes
   /// into them are seen, replacing them is not); train/eval and requires_grad. Results do not require
   /// gradients. Writes to captured tensors and inputs happen, and count as such; random numbers are drawn as
-  /// eager would. If the number of threads is another one, ops run one by one.
+  /// eager would. While gradients are enabled, a written input that requires gradients is an AutogradError,
+  /// unless its example did too. If the number of threads is another one, ops run one by one.
   template <class... Args>
   auto freeze(Args&&... args) {
     using Result = std::invoke_result_t<F&, Args...>;

@@ -155,6 +155,7 @@ Json describe_end(PathEnd& end, int from) {
   json["compiled_calls"] = end.compiled_calls;
   json["eager_calls"] = end.eager_calls;
   json["declined_calls"] = end.declined_calls;
+  json["calls_while_compiling"] = end.calls_while_compiling;
   json["compiles"] = end.compiles;
   json["compile_ms"] = end.compile_ms;
   json["evictions"] = end.evictions;
@@ -238,6 +239,8 @@ std::string explain(const Site& site) {
                     " ops, until ", describe(end->reason)});
     if (end->reason != FlushReason::EndOfBody && end->where.line) text += concat({" at ", place(end->where)});
     text += concat({"\n    ran compiled ", end->compiled_calls, ", op by op ", end->eager_calls});
+    if (end->calls_while_compiling)
+      text += concat({" (", end->calls_while_compiling, " while it was being compiled)"});
     if (end->declined_calls) text += concat({" (", end->declined_calls, " declined by a check of the data)"});
     if (end->compiles)
       text += concat({"; compiled ", end->compiles, " time", end->compiles == 1 ? "" : "s", " in ",

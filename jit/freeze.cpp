@@ -2,11 +2,14 @@
 #include "jit/freeze.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <optional>
 #include <set>
+#include <thread>
 #include <tuple>
 
+#include "eager/accumulation.h"
 #include "eager/apply.h"
 #include "jit/frozen_plan.h"
 #include "runtime/error.h"
@@ -18,13 +21,15 @@ namespace etch::detail {
 namespace {
 
 constexpr int kMostRuns = 5;
+constexpr int kMostWaits = 1000;
 
 /// One run of the body on copies of the examples.
 struct Run {
   std::vector<Tensor> copies;
   std::vector<Tensor> results;
   FlushCapture capture;
-  PhiloxState before, after;  ///< of the default generator
+  PhiloxState before, after;                    ///< of the default generator
+  std::vector<const Storage*> added_gradients;  ///< .grad that was there and was added to
 
   const Path& path() const { return *capture.end->path; }
   /// The input that external `number` is; -1: a captured tensor.
@@ -120,6 +125,15 @@ bool drew_from_default_generator(const Run& run, std::vector<FrozenPlan::RandomS
   return next == run.after.offset - run.before.offset;
 }
 
+/// What ended the run's stream before its body did.
+std::string describe_flush(FlushReason reason, SourceLocation where) {
+  const std::string at =
+      where.line ? concat({" at ", where.file, ":", static_cast<int64_t>(where.line)}) : "";
+  if (reason == FlushReason::FrozenCall) return "that calls a frozen function; call the compiled one there";
+  if (reason == FlushReason::Explicit) return concat({"that calls ", describe(reason), at});
+  return concat({"where ", describe(reason), at});
+}
+
 std::string print(const Scalar& scalar) {
   if (scalar.kind() == Scalar::Kind::Float) return concat({scalar.to_double()});
   return std::to_string(scalar.to_int());
@@ -136,15 +150,15 @@ bool same_bits(const Scalar& a, const Scalar& b) {
 std::string difference(const Run& a, const Run& b) {
   if (a.capture.end != b.capture.end) {
     const std::string text = b.capture.end->divergence.text();
-    return concat({"its ops differ from run to run", text.empty() ? "" : ": ", text});
+    return concat({"whose ops differ from run to run", text.empty() ? "" : ": ", text});
   }
-  if (a.results.size() != b.results.size()) return "it returns another number of tensors from run to run";
+  if (a.results.size() != b.results.size()) return "that returns another number of tensors from run to run";
   for (size_t r = 0; r < a.results.size(); ++r) {
     const Tensor &before = a.results[r], &now = b.results[r];
     if (!before.defined() && !now.defined()) continue;
     if (!before.defined() || !now.defined() || a.place_of(before) != b.place_of(now) ||
         before.impl().geometry != now.impl().geometry || before.storage_offset() != now.storage_offset())
-      return concat({"result ", static_cast<int64_t>(r), " is another tensor from run to run"});
+      return concat({"where result ", static_cast<int64_t>(r), " is another tensor from run to run"});
   }
   const Path& path = a.path();
   std::set<size_t> drawn;
@@ -158,15 +172,15 @@ std::string difference(const Run& a, const Run& b) {
       if (path.storages[n].external &&
           (a.input_at(n) != b.input_at(n) ||
            (a.input_at(n) < 0 && !(a.capture.stream.storages[n] == b.capture.stream.storages[n]))))
-        reason = concat({at(), " uses another ", name(operand.dtype), to_string(operand.geometry.sizes),
-                         " tensor of the outside from run to run"});
+        reason = concat({"where ", at(), " uses another ", name(operand.dtype),
+                         to_string(operand.geometry.sizes), " tensor of the outside from run to run"});
       else if (a.capture.stream.values[slot].offset != b.capture.stream.values[slot].offset)
-        reason = concat({at(), " uses another window of a tensor from run to run"});
+        reason = concat({"where ", at(), " uses another window of a tensor from run to run"});
     } else if (operand.kind == RecordedOperand::Kind::Scalar && !drawn.contains(slot)) {
       const Scalar before = a.capture.stream.values[slot].scalar, now = b.capture.stream.values[slot].scalar;
       if (!same_bits(before, now))
-        reason = concat({"the number in ", at(), " changes from run to run: ", print(before), " before, ",
-                         print(now), " now"});
+        reason = concat({"where the number in ", at(), " changes from run to run: ", print(before),
+                         " before, ", print(now), " now"});
     }
   });
   return reason;
@@ -189,11 +203,44 @@ std::string leftovers(const Run& run) {
       return result.defined() && &result.storage() == capture.stream.storages[n].get();
     });
     if (!returned)
-      return concat({"the result of ", describe_op(run.path(), writer_of(run.path(), static_cast<int>(n))),
+      return concat({"where the result of ",
+                     describe_op(run.path(), writer_of(run.path(), static_cast<int>(n))),
                      " outlives the call without being returned (a gradient left in .grad, a tensor stored "
                      "outside, or one saved for a backward pass to come)"});
   }
   return "";
+}
+
+/// Why the tape would miss writes that the run did; empty if it would not.
+std::string taped_writes(const Run& run) {
+  const Stream& stream = run.capture.stream;
+  std::vector<uint32_t> writes(stream.storages.size());
+  for (const RecordedOp* op : run.path().ops)
+    for (const RecordedOperand& output : op->outputs) ++writes[static_cast<size_t>(output.number)];
+  for (size_t n = 0; n < writes.size(); ++n) {
+    if (!stream.external[n]) continue;
+    const Storage& storage = *stream.storages[n];
+    const int input = run.input_at(static_cast<int>(n));
+    if (input < 0 && std::count(run.added_gradients.begin(), run.added_gradients.end(), &storage))
+      return "where backward adds to a gradient that was in .grad before; call zero_grad() inside the body, "
+             "when the gradient has been used";
+    if (writes[n] && storage.taped_version > storage.version() - writes[n])
+      return concat({"whose tape records a write to ",
+                     input < 0 ? std::string("a captured tensor") : concat({"input ", input}),
+                     "; write it under no_grad, or freeze under no_grad"});
+  }
+  return "";
+}
+
+/// Returns when no thread compiles the path.
+void wait_for_compile(PathEnd& end) {
+  for (;;) {
+    {
+      std::lock_guard lock(end.mutex);
+      if (!end.compiling) return;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 }  // namespace
@@ -202,41 +249,46 @@ std::shared_ptr<const FrozenPlan> freeze(std::shared_ptr<Site> site, std::span<c
                                          const FrozenBody& body) {
   const std::string& name = site->options().name;
   const auto refuse = [&](const std::string& got) {
-    fail<TraceError>(
-        name, ": freeze: expected a body that does the same at every call, in one piece; got one where ", got,
-        ". Call the function itself");
+    fail<TraceError>(name,
+                     ": freeze: expected a body that does the same at every call, in one piece; got one ",
+                     got, ". Call the function itself");
   };
   wait_for_background(&site->options());
   std::optional<Run> previous;
   std::string reason;
-  for (int runs = 0; runs < kMostRuns; ++runs) {
+  for (int runs = 0, waits = 0; runs < kMostRuns; ++runs) {
     Run run;
     run.copies = copies_of(examples);
     run.before = default_generator().state();
     {
       TraceScope scope(*site, run.capture);
+      const GradientWatch watch;
       run.results = body(run.copies);
+      run.added_gradients = watch.added();
       scope.finish();
     }
     run.after = default_generator().state();
     const FlushCapture& capture = run.capture;
-    if (capture.flushes == 0) refuse("no op is recorded");
+    if (capture.flushes == 0) fail<TraceError>(name, ": nothing to freeze: the body records no op");
     if (capture.flushes > 1 || capture.reason != FlushReason::EndOfBody)
-      refuse(concat({describe(capture.reason), " at ", capture.where.file, ":",
-                     static_cast<int64_t>(capture.where.line)}));
-    if (!capture.end) refuse("there are too many paths");
+      refuse(describe_flush(capture.reason, capture.where));
+    if (!capture.end) refuse("that has too many paths");
     if (!capture.executable) {
+      wait_for_compile(*capture.end);
       std::lock_guard lock(capture.end->mutex);
       if (!capture.end->compile_error.empty())
-        refuse("the path cannot be compiled: " + capture.end->compile_error);
-      reason = "the path is being compiled by another thread";
+        refuse("whose path cannot be compiled: " + capture.end->compile_error);
+      reason = "whose path other threads compile all the time";
+      if (++waits < kMostWaits) --runs;
       continue;
     }
     std::vector<FrozenPlan::RandomSlots> random = random_slots(run.path());
     reason = leftovers(run);
     if (reason.empty() && !drew_from_default_generator(run, random))
       reason =
-          "random numbers are drawn from another generator than the default one, or outside recorded ops";
+          "where random numbers are drawn from another generator than the default one, or outside recorded "
+          "ops";
+    if (reason.empty()) reason = taped_writes(run);
     if (!reason.empty()) {
       previous.reset();
       continue;

@@ -58,6 +58,13 @@ FrozenPlan::FrozenPlan(std::shared_ptr<Site> site, std::span<const Tensor> examp
       }
   }
   for (const Shift& shift : shifts_) values_[shift.slot].offset -= inputs_[shift.input].offset;
+  std::vector<bool> written(storages_.size());
+  for (const Write& write : writes_) written[static_cast<size_t>(write.number)] = true;
+  for (size_t n = 0; n < storages_.size(); ++n)
+    if (written[n] && storages_[n]) captured_writes_.push_back({storages_[n], storages_[n]->taped_version});
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    if (inputs_[i].number >= 0 && written[static_cast<size_t>(inputs_[i].number)] && !inputs_[i].writes_leaf)
+      written_inputs_.push_back(i);
   set_results(copies, results, earlier, capture);
 }
 
@@ -71,6 +78,8 @@ void FrozenPlan::set_inputs(std::span<const Tensor> examples, std::span<const Te
     input.bytes = copies[i].storage().bytes();
     input.dtype = copies[i].dtype();
     input.device = copies[i].device();
+    // Freezing would have failed, had the body written it otherwise than under no_grad.
+    input.writes_leaf = copies[i].requires_grad() && grad_enabled();
     for (size_t j = i; j-- > 0;)
       if (examples[j].defined() && &examples[j].storage() == &examples[i].storage())
         input.shares = static_cast<int>(j);
@@ -87,6 +96,7 @@ void FrozenPlan::set_results(std::span<const Tensor> copies, std::span<const Ten
     result.geometry = tensor.impl().geometry;
     result.offset = tensor.storage_offset();
     result.dtype = tensor.dtype();
+    result.has_base = static_cast<bool>(tensor.impl().base);
     for (size_t i = 0; i < copies.size() && result.from == Result::From::Nothing; ++i) {
       if (!copies[i].defined() || &copies[i].storage() != &tensor.storage()) continue;
       result.from = tensor.is_same(copies[i]) ? Result::From::InputItself : Result::From::Input;
@@ -100,11 +110,60 @@ void FrozenPlan::set_results(std::span<const Tensor> copies, std::span<const Ten
     if (number != fresh_.end()) {
       result.from = Result::From::Fresh;
       result.at = static_cast<size_t>(*number);
+      result.is_view = tensor.impl().is_view && !result.has_base;
     } else {
       result.from = tensor.is_same(earlier[r]) ? Result::From::CapturedItself : Result::From::Captured;
       result.captured = tensor;
     }
   }
+  set_fresh_views(results);
+}
+
+void FrozenPlan::set_fresh_views(std::span<const Tensor> results) {
+  std::vector<const TensorImpl*> bases;
+  for (size_t r = 0; r < results.size(); ++r) {
+    Result& result = results_[r];
+    if (result.from != Result::From::Fresh || !result.has_base) continue;
+    const TensorImpl* base = results[r].impl().base.get();
+    const auto known = std::find(bases.begin(), bases.end(), base);
+    result.from = Result::From::BaseView;
+    if (known == bases.end()) {
+      bases.push_back(base);
+      bases_.push_back({result.at, base->geometry, base->offset, base->dtype});
+      result.at = bases.size() - 1;
+    } else {
+      result.at = static_cast<size_t>(known - bases.begin());
+    }
+  }
+  for (size_t r = 0; r < results.size(); ++r) {
+    Result& result = results_[r];
+    if (!results[r].defined()) continue;
+    const auto base = std::find(bases.begin(), bases.end(), &results[r].impl());
+    if (result.from == Result::From::Fresh && base != bases.end()) {
+      result.from = Result::From::Base;
+      result.at = static_cast<size_t>(base - bases.begin());
+      continue;
+    }
+    for (size_t before = 0; before < r && result.from != Result::From::Earlier; ++before)
+      if (results[r].is_same(results[before])) {
+        result.from = Result::From::Earlier;
+        result.at = before;
+      }
+  }
+}
+
+void FrozenPlan::check_tape(std::span<const Tensor* const> inputs) const {
+  if (!grad_enabled()) return;
+  for (const size_t i : written_inputs_)
+    ETCH_CHECK(!inputs[i]->requires_grad(), AutogradError, site_->options().name, ": frozen call, input ",
+               static_cast<int64_t>(i),
+               ": expected a tensor that does not require gradients, since the function writes it and the "
+               "tape would not see that, got one of sizes ",
+               to_string(inputs[i]->sizes()), " that does; call under no_grad, or pass its detach()");
+  for (const CapturedWrite& write : captured_writes_)
+    ETCH_CHECK(write.storage->taped_version == write.taped_version, AutogradError, site_->options().name,
+               ": frozen call: expected the captured tensors that it writes as they were, got one that was "
+               "written on the tape since; call under no_grad, or freeze the function again");
 }
 
 void FrozenPlan::check(size_t at, std::span<const Tensor* const> inputs) const {
@@ -168,9 +227,10 @@ void FrozenPlan::run_one_by_one(std::span<const OperandValue> values,
 }
 
 void FrozenPlan::run(std::span<const Tensor* const> inputs, std::span<Tensor> results) const {
-  if (Recorder::active()) etch::flush(SourceLocation::current());
+  if (Recorder* recorder = Recorder::active()) recorder->flush(FlushReason::FrozenCall, {});
   for (size_t i = 0; i < inputs.size(); ++i) check(i, inputs);
   for (const Ref<Storage>& storage : captured_) check_current(*storage);
+  check_tape(inputs);
 
   absl::InlinedVector<Storage*, 64> storages(storages_.begin(), storages_.end());
   for (size_t i = 0; i < inputs_.size(); ++i)
@@ -202,7 +262,26 @@ void FrozenPlan::run(std::span<const Tensor* const> inputs, std::span<Tensor> re
   }
   if (config().disable || !executable_->run({*path_, values, storages, live_}))
     run_one_by_one(values, storages);
+  make_results(inputs, storages, results);
+}
 
+// A view of a tensor that is not on the tape takes part in later writes as the body's would; of one that is,
+// its history would be wrong, so the tape refuses such writes.
+static Tensor view_of(const Tensor& of, const Geometry& geometry, int64_t offset, bool has_base) {
+  Tensor view = make_view(of, geometry, offset);
+  const TensorImpl& impl = of.impl();
+  if (has_base && grad_enabled() && (!impl.is_view || impl.base)) {
+    const Ref<TensorImpl> base = impl.base ? impl.base : of.ref();
+    if (!Tensor(base).requires_grad()) view.impl().base = base;
+  }
+  return view;
+}
+
+void FrozenPlan::make_results(std::span<const Tensor* const> inputs, std::span<Storage* const> storages,
+                              std::span<Tensor> results) const {
+  absl::InlinedVector<Tensor, 2> bases;
+  for (const Base& base : bases_)
+    bases.push_back(make_tensor(Ref<Storage>(storages[base.number]), base.geometry, base.offset, base.dtype));
   for (size_t r = 0; r < results.size(); ++r) {
     const Result& result = results_[r];
     switch (result.from) {
@@ -211,16 +290,30 @@ void FrozenPlan::run(std::span<const Tensor* const> inputs, std::span<Tensor> re
       case Result::From::Fresh:
         results[r] =
             make_tensor(Ref<Storage>(storages[result.at]), result.geometry, result.offset, result.dtype);
+        if (result.is_view) {
+          results[r].impl().is_view = true;
+          results[r].impl().view_version = storages[result.at]->version();
+        }
+        break;
+      case Result::From::Base:
+        results[r] = bases[result.at];
+        break;
+      case Result::From::BaseView:
+        results[r] = make_view(bases[result.at], result.geometry, result.offset);
+        results[r].impl().base = bases[result.at].ref();
+        break;
+      case Result::From::Earlier:
+        results[r] = results[result.at];
         break;
       case Result::From::Input:
-        results[r] = make_view(*inputs[result.at], result.geometry,
-                               result.offset + inputs[result.at]->storage_offset());
+        results[r] = view_of(*inputs[result.at], result.geometry,
+                             result.offset + inputs[result.at]->storage_offset(), result.has_base);
         break;
       case Result::From::InputItself:
         results[r] = *inputs[result.at];
         break;
       case Result::From::Captured:
-        results[r] = make_view(result.captured, result.geometry, result.offset);
+        results[r] = view_of(result.captured, result.geometry, result.offset, result.has_base);
         break;
       case Result::From::CapturedItself:
         results[r] = result.captured;

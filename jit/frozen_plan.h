@@ -37,8 +37,9 @@ class FrozenPlan {
     size_t bytes = 0;
     DType dtype = DType::F32;
     Device device;
-    int number = -1;  ///< of its storage; -1: no op uses it
-    int shares = -1;  ///< the first input over the same storage, if it is another
+    int number = -1;           ///< of its storage; -1: no op uses it
+    int shares = -1;           ///< the first input over the same storage, if it is another
+    bool writes_leaf = false;  ///< the body was seen to write it though it required gradients
   };
   struct Shift {
     size_t slot;
@@ -48,6 +49,18 @@ class FrozenPlan {
     int number;
     uint16_t op;
   };
+  /// A captured storage that is written, and when the tape last recorded a write to it.
+  struct CapturedWrite {
+    const Storage* storage;
+    uint32_t taped_version;
+  };
+  /// The tensor that results are views of.
+  struct Base {
+    size_t number;
+    Geometry geometry;
+    int64_t offset;
+    DType dtype;
+  };
   struct Result {
     enum class From : uint8_t {
       Nothing,
@@ -55,20 +68,29 @@ class FrozenPlan {
       Input,
       InputItself,
       Captured,
-      CapturedItself
+      CapturedItself,
+      Base,
+      BaseView,
+      Earlier
     } from = From::Nothing;
-    size_t at = 0;    ///< Fresh: the number; Input: which
+    size_t at = 0;    ///< Fresh: the number; Input, Base, Earlier: which
     Tensor captured;  ///< the tensor itself
     Geometry geometry;
     int64_t offset = 0;
     DType dtype = DType::F32;
+    bool is_view = false;   ///< Fresh: of a tensor that the tape does not know
+    bool has_base = false;  ///< Input, Captured: a view that the tape knows
   };
 
   void set_inputs(std::span<const Tensor> examples, std::span<const Tensor> copies);
   void set_results(std::span<const Tensor> copies, std::span<const Tensor> results,
                    std::span<const Tensor> earlier, const FlushCapture& capture);
+  void set_fresh_views(std::span<const Tensor> results);
   void check(size_t at, std::span<const Tensor* const> inputs) const;
   void check_current(const Storage& storage) const;
+  void check_tape(std::span<const Tensor* const> inputs) const;
+  void make_results(std::span<const Tensor* const> inputs, std::span<Storage* const> storages,
+                    std::span<Tensor> results) const;
   void run_one_by_one(std::span<const OperandValue> values, std::span<Storage* const> storages) const;
 
   std::shared_ptr<Site> site_;
@@ -86,6 +108,9 @@ class FrozenPlan {
   std::vector<RandomSlots> random_;
   uint64_t drawn_;  ///< counters
   std::vector<Write> writes_;
+  std::vector<size_t> written_inputs_;  ///< that must not be on the tape
+  std::vector<CapturedWrite> captured_writes_;
+  std::vector<Base> bases_;
   std::vector<Result> results_;
 };
 

@@ -170,6 +170,7 @@ void Recorder::flush_pending(FlushReason reason, SourceLocation where, bool may_
     std::lock_guard lock(end->mutex);
     ++(compiled ? end->compiled_calls : end->eager_calls);
     if (!compiled) ++end->eager_calls_since_eviction;
+    if (!compiled && end->compiling) ++end->calls_while_compiling;
     if (executable && !compiled) ++end->declined_calls;
     if (!compiled || site_->watched()) end->values = pending.values;
   }

@@ -20,6 +20,8 @@ std::string_view describe(FlushReason reason) {
       return "the host wrote to a tensor in use";
     case FlushReason::Explicit:
       return "etch::flush()";
+    case FlushReason::FrozenCall:
+      return "a call of a frozen function";
     case FlushReason::Limit:
       break;
   }

@@ -16,7 +16,7 @@
 namespace etch {
 
 /// Why a stream of ops ended.
-enum class FlushReason : uint8_t { EndOfBody, HostRead, HostWrite, Explicit, Limit };
+enum class FlushReason : uint8_t { EndOfBody, HostRead, HostWrite, Explicit, FrozenCall, Limit };
 std::string_view describe(FlushReason reason);
 
 struct PathNode;
@@ -32,7 +32,8 @@ struct PathEnd {
   std::vector<LiveSet> live_sets;  ///< seen since the last compile, without an executable for them
   int64_t compiled_calls = 0;
   int64_t eager_calls = 0;
-  int64_t declined_calls = 0;  ///< an executable's check failed: run op by op
+  int64_t declined_calls = 0;         ///< an executable's check failed: run op by op
+  int64_t calls_while_compiling = 0;  ///< of the eager ones
   int compiles = 0;
   int evictions = 0;  ///< of its executable, by the limit on their number
   int64_t eager_calls_since_eviction = 0;

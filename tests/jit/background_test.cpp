@@ -6,7 +6,6 @@
 
 #include "tests/jit/contract.h"
 #include "tracer/background.h"
-#include "tracer/path.h"
 
 namespace etch {
 namespace {
@@ -32,18 +31,6 @@ class Busy {
   std::atomic<bool> done_{false};
 };
 
-/// Another compiler while it lives.
-class Compiler {
- public:
-  explicit Compiler(CompileFunction function) {
-    compile([] {});  // registers the real one
-    real = registered_compiler();
-    register_compiler(function);
-  }
-  ~Compiler() { register_compiler(real); }
-  static inline CompileFunction real = nullptr;
-};
-
 TEST_F(Background, CallsRunEagerlyUntilTheExecutableIsReadyThenSwitch) {
   auto step = compile([](const Tensor& x) { return (x * 2).exp().sum(); }, {.background = true});
   const Tensor x = ramp({4});
@@ -53,6 +40,8 @@ TEST_F(Background, CallsRunEagerlyUntilTheExecutableIsReadyThenSwitch) {
     for (int i = 0; i < 5; ++i) expect_same(step(x), expected);
     EXPECT_EQ(step.compiled_calls(), 0);
     EXPECT_EQ(step.eager_calls(), 5);
+    EXPECT_EQ(report(step)["paths"][0]["calls_while_compiling"], 4);  // all but the first
+    EXPECT_NE(step.explain().find("op by op 5 (4 while it was being compiled)"), std::string::npos);
   }
   step.wait_for_compiles();
   EXPECT_EQ(step.compile_count(), 1);

@@ -11,6 +11,7 @@
 #include "eager/tensor.h"
 #include "jit/compile.h"
 #include "runtime/config.h"
+#include "tracer/path.h"
 
 namespace etch {
 
@@ -29,6 +30,18 @@ class Contract : public ::testing::Test {
  protected:
   Contract() { config().cxx = "none"; }
   Settings settings_;
+};
+
+/// Another compiler while it lives.
+class Compiler {
+ public:
+  explicit Compiler(CompileFunction function) {
+    compile([] {});  // registers the real one
+    real = registered_compiler();
+    register_compiler(function);
+  }
+  ~Compiler() { register_compiler(real); }
+  static inline CompileFunction real = nullptr;
 };
 
 template <class F>

@@ -1,6 +1,7 @@
 // Frozen calls: right values without running the body, what they check, and what cannot be frozen.
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <thread>
 #include <tuple>
 
@@ -223,7 +224,13 @@ TEST_F(Freeze, HostReadsAreRefused) {
     flush();
     return y + 1;
   });
-  expect_part(message<TraceError>([&] { flushing.freeze(ones({2})); }), "etch::flush()");
+  expect_part(message<TraceError>([&] { flushing.freeze(ones({2})); }), "that calls etch::flush() at");
+  auto inner = compile([](const Tensor& x) { return x * 2; }).freeze(ones({2}));
+  auto calling = compile([&](const Tensor& x) { return inner(x + 1) + 1; });
+  expect_part(message<TraceError>([&] { calling.freeze(ones({2})); }),
+              "got one that calls a frozen function;");
+  calling(ones({2}));
+  EXPECT_EQ(report(calling)["paths"][0]["flushed_because"], "a call of a frozen function");
 }
 
 TEST_F(Freeze, WhatChangesFromRunToRunIsRefused) {
@@ -264,7 +271,8 @@ TEST_F(Freeze, WhatOutlivesTheCallIsRefused) {
 
 TEST_F(Freeze, NothingRecordedIsRefused) {
   auto step = compile([](const Tensor& x) { return x; });
-  expect_part(message<TraceError>([&] { step.freeze(ones({2})); }), "no op is recorded");
+  expect_part(message<TraceError>([&] { step.freeze(ones({2})); }),
+              "nothing to freeze: the body records no op");
 }
 
 TEST_F(Freeze, InsideATraceIsRefusedAndAFrozenCallThereFlushes) {
@@ -328,6 +336,19 @@ TEST_F(Freeze, AnotherNumberOfThreadsGivesTheSameValues) {
   set_num_threads(threads + 1);
   expect_same(fast(ramp({8, 8})), eagerly([] { return ramp({8, 8}).matmul(ramp({8, 8})); }));
   set_num_threads(threads);
+}
+
+TEST_F(Freeze, ManyThreadsMayFreeze) {
+  const Compiler slow([](const Path& path, const LiveSet& live, const CompileOptions& options) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    return Compiler::real(path, live, options);
+  });
+  auto step = compile([](const Tensor& x) { return (x * 3 - 1).tanh().exp(); });
+  const Tensor expected = eagerly([] { return (ramp({4}) * 3 - 1).tanh().exp(); });
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&] { EXPECT_NO_THROW(expect_same(step.freeze(ramp({4}))(ramp({4})), expected)); });
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST_F(Freeze, ManyThreads) {

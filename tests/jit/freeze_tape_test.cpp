@@ -1,0 +1,182 @@
+// Frozen calls and the tape: what they may write, and how their results take part in later writes.
+#include <utility>
+
+#include "tests/jit/contract.h"
+
+namespace etch {
+namespace {
+
+using FreezeTape = Contract;
+
+/// The message of the error that f throws; fails if it throws none of this type.
+template <class E, class F>
+std::string message(F&& f) {
+  try {
+    f();
+  } catch (const E& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "expected an error";
+  return "";
+}
+
+void expect_part(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
+}
+
+TEST_F(FreezeTape, AWrittenInputMustNotRequireGradients) {
+  auto twice = compile([](Tensor x) { x.mul_(2); });
+  auto fast = twice.freeze(ones({2}));
+  Tensor w = ones({2}).requires_grad_();
+  const Tensor a = w * 1;
+  expect_part(message<AutogradError>([&] { fast(a); }),
+              "input 0: expected a tensor that does not require gradients");
+  EXPECT_THROW(fast(w), AutogradError);
+  expect_values(w, {1, 1});
+  no_grad([&] { fast(w); });
+  expect_values(w, {2, 2});
+  const Tensor detached = a.detach();
+  fast(detached);
+  expect_values(detached, {2, 2});
+}
+
+TEST_F(FreezeTape, AnInputThatIsOnlyReadMayRequireGradients) {
+  auto step = compile([](Tensor x, const Tensor& y) { x.mul_(y); });
+  auto fast = step.freeze(ones({2}), ones({2}));
+  const Tensor x = ones({2});
+  fast(x, tensor({2, 3}).requires_grad_());
+  expect_values(x, {2, 3});
+}
+
+TEST_F(FreezeTape, AParameterWrittenUnderNoGradIsAnInputAsBefore) {
+  auto step = compile([](Tensor weight, const Tensor& x) {
+    (x * weight).sum().backward();
+    {
+      NoGrad guard;
+      weight.sub_(weight.grad());
+    }
+    weight.zero_grad();
+  });
+  auto fast = step.freeze(ones({2}).requires_grad_(), ones({2}));
+  Tensor weight = ones({2}).requires_grad_();
+  fast(weight, tensor({2, 3}));
+  expect_values(weight, {-1, -2});
+}
+
+TEST_F(FreezeTape, WritesThatTheTapeRecordsAreRefused) {
+  Tensor w = ones({2}).requires_grad_();
+  Tensor state = w * 1;
+  auto step = compile([&](const Tensor& x) {
+    state.add_(x);
+    return x * 2;
+  });
+  expect_part(message<TraceError>([&] { step.freeze(ones({2})); }),
+              "whose tape records a write to a captured tensor");
+  auto adding = compile([&](Tensor x) { x.add_(w); });
+  expect_part(message<TraceError>([&] { adding.freeze(ones({2})); }),
+              "whose tape records a write to input 0");
+  NoGrad guard;
+  step.freeze(ones({2}))(ones({2}));
+}
+
+TEST_F(FreezeTape, ACapturedTensorWrittenOnTheTapeSinceIsRefused) {
+  Tensor sum = zeros({2});
+  auto step = compile([&](const Tensor& x) { sum.add_(x); });
+  auto fast = step.freeze(ones({2}));
+  Tensor w = ones({2}).requires_grad_();
+  sum.copy_(w * 2);
+  expect_part(message<AutogradError>([&] { fast(ones({2})); }), "written on the tape since");
+  no_grad([&] { fast(ones({2})); });
+  expect_values(sum, {3, 3});
+}
+
+TEST_F(FreezeTape, AddingToAGradientThatWasThereIsRefused) {
+  Tensor w = ones({3}).requires_grad_();
+  auto step = compile([&](const Tensor& x) {
+    const Tensor loss = (w * x).sum();
+    loss.backward();
+    return loss.detach();
+  });
+  expect_part(message<TraceError>([&] { step.freeze(ones({3})); }),
+              "adds to a gradient that was in .grad before");
+  w.set_grad(zeros({3}));
+  expect_part(message<TraceError>([&] { step.freeze(ones({3})); }),
+              "adds to a gradient that was in .grad before");
+}
+
+TEST_F(FreezeTape, GradientsAddedUpInsideAStepAreFine) {
+  Tensor w = ones({2}).requires_grad_();
+  const auto body = [&](const Tensor& x) {
+    (w * x).sum().backward();
+    (w * w).sum().backward();
+    const Tensor grad = w.grad();
+    w.zero_grad();
+    return grad;
+  };
+  w.set_grad(ones({2}));  // the first run adds to this one and drops it
+  auto fast = compile(body).freeze(ones({2}));
+  expect_values(fast(tensor({1, 2})), {3, 4});
+}
+
+/// Gradients of w after w * 3 is written to the second result on the tape.
+Tensor gradient_of_write(std::pair<Tensor, Tensor> results) {
+  Tensor w = ones({2}).requires_grad_();
+  results.second.copy_(w * 3);
+  ((results.first * results.first).sum() + results.second.sum()).backward();
+  return w.grad();
+}
+
+template <class Body>
+void expect_same_gradient(Body body, const Tensor& example) {
+  auto step = compile(body);
+  auto fast = step.freeze(example);
+  expect_same(gradient_of_write(fast(example.clone())),
+              eagerly([&] { return gradient_of_write(body(example.clone())); }));
+}
+
+TEST_F(FreezeTape, ResultsThatAreViewsOfOneAnotherShareTheirHistory) {
+  expect_same_gradient(
+      [](const Tensor& x) {
+        const Tensor y = x * 2;
+        return std::pair{y, y[0]};
+      },
+      ones({2, 2}));
+  expect_same_gradient(
+      [](const Tensor& x) {
+        const Tensor y = x * 2;
+        return std::pair{y[0], y.view({4}).slice(0, 0, 2)};
+      },
+      ones({2, 2}));
+  expect_same_gradient(
+      [](const Tensor& x) {
+        const Tensor y = x * 2;
+        return std::pair{y, y};
+      },
+      ones({2}));
+}
+
+TEST_F(FreezeTape, ResultsThatAreViewsOfInputsShareTheirHistory) {
+  expect_same_gradient([](const Tensor& x) { return std::pair{x * 1, x[0]}; }, ones({2, 2}));
+  auto adding = compile([](const Tensor& x) { return std::pair{x + 1, x[0]}; });
+  auto fast = adding.freeze(ones({2, 2}));
+  const Tensor q = ones({2, 2});
+  Tensor w = ones({2}).requires_grad_();
+  fast(q).second.copy_(w * 3);
+  (q * q).sum().backward();
+  expect_values(w.grad(), {18, 18});
+}
+
+TEST_F(FreezeTape, ViewsMadeUnderNoGradAreRefusedByTheTape) {
+  auto step = compile([](const Tensor& x) {
+    NoGrad guard;
+    const Tensor y = x * 2;
+    return std::pair{y, y[0]};
+  });
+  auto fast = step.freeze(ones({2, 2}));
+  Tensor w = ones({2}).requires_grad_();
+  const auto [y, view] = fast(ones({2, 2}));
+  expect_part(message<AutogradError>([&, view = view] { Tensor(view).copy_(w); }), "made under no_grad");
+}
+
+}  // namespace
+}  // namespace etch
