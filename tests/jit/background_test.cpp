@@ -12,7 +12,7 @@ namespace {
 
 using Background = Contract;
 
-constexpr CompileFunctionOptions kInBackground{.background = true};
+const CompileFunctionOptions kInBackground{.background = true};
 
 /// Keeps the background thread busy until it goes.
 class Busy {

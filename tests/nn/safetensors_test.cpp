@@ -75,12 +75,12 @@ TEST_F(Safetensors, AllDTypesLayoutsAndSizes) {
   save_safetensors(path(), tensors);
   const NamedTensors got = load_safetensors(path());
   ASSERT_EQ(got.size(), tensors.size());
-  for (const auto& [name, tensor] : tensors) {
+  for (const auto& wanted : tensors) {
     const auto found =
-        std::find_if(got.begin(), got.end(), [&](const auto& entry) { return entry.first == name; });
-    ASSERT_NE(found, got.end()) << name;
-    SCOPED_TRACE(name);
-    expect_equal(found->second, tensor.detach());
+        std::find_if(got.begin(), got.end(), [&](const auto& entry) { return entry.first == wanted.first; });
+    ASSERT_NE(found, got.end()) << wanted.first;
+    SCOPED_TRACE(wanted.first);
+    expect_equal(found->second, wanted.second.detach());
   }
 }
 
