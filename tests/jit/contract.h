@@ -76,6 +76,22 @@ size_t path_count(const Step& step) {
   return report(step)["paths"].size();
 }
 
+/// The message of the error that f throws; fails if it throws none of this type.
+template <class E, class F>
+std::string message(F&& f) {
+  try {
+    f();
+  } catch (const E& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "expected an error";
+  return "";
+}
+
+inline void expect_part(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
+}
+
 inline Tensor ramp(const Dims& sizes, double start = 1, double step = 0.5) {
   std::vector<float> values;
   for (int64_t i = 0; i < num_elements(sizes); ++i)

@@ -8,22 +8,6 @@ namespace {
 
 using FreezeTape = Contract;
 
-/// The message of the error that f throws; fails if it throws none of this type.
-template <class E, class F>
-std::string message(F&& f) {
-  try {
-    f();
-  } catch (const E& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "expected an error";
-  return "";
-}
-
-void expect_part(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
-}
-
 TEST_F(FreezeTape, AWrittenInputMustNotRequireGradients) {
   auto twice = compile([](Tensor x) { x.mul_(2); });
   auto fast = twice.freeze(ones({2}));

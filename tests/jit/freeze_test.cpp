@@ -14,22 +14,6 @@ namespace {
 
 using Freeze = Contract;
 
-/// The message of the error that f throws; fails if it throws none of this type.
-template <class E, class F>
-std::string message(F&& f) {
-  try {
-    f();
-  } catch (const E& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "expected an error";
-  return "";
-}
-
-void expect_part(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
-}
-
 TEST_F(Freeze, ReplaysWithoutRunningTheBody) {
   int runs = 0;
   auto step = compile([&](const Tensor& x, const Tensor& y) {
