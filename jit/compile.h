@@ -23,7 +23,7 @@ struct CompiledMemory {
 struct CompileFunctionOptions {
   std::string name = "";      ///< in reports; default: the source line
   int compile_at = 2;         ///< compile a path at this sighting; 1: before its first run
-  int max_paths = 16;         ///< more than that, and the function runs eagerly
+  int max_paths = 16;         ///< these stay compiled, calls that take others run eagerly
   int64_t memory_budget = 0;  ///< bytes the arena should stay under, by recomputing; 0: none
   bool background = false;    ///< compile on another thread; until that is done, calls run op by op
 };

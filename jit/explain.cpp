@@ -231,7 +231,8 @@ std::string explain(const Site& site) {
   if (site.gave_up())
     text +=
         concat({"  more than ", site.options().max_paths, " paths: ", site.eager_calls_after_giving_up.load(),
-                " calls since ran eagerly. Shapes that grow make a path each: pad them to a few sizes.\n"});
+                " calls since took none of these and ran eagerly, at least in part. Shapes that grow make a "
+                "path each: pad them to a few sizes.\n"});
   for (size_t i = 0; i < ends.size(); ++i) {
     PathEnd* end = ends[i];
     std::lock_guard lock(end->mutex);

@@ -269,10 +269,11 @@ std::shared_ptr<const FrozenPlan> freeze(std::shared_ptr<Site> site, std::span<c
     }
     run.after = default_generator().state();
     const FlushCapture& capture = run.capture;
+    if (capture.left_known_paths) refuse("that has too many paths, and takes a new one now");
     if (capture.flushes == 0) fail<TraceError>(name, ": nothing to freeze: the body records no op");
     if (capture.flushes > 1 || capture.reason != FlushReason::EndOfBody)
       refuse(describe_flush(capture.reason, capture.where));
-    if (!capture.end) refuse("that has too many paths");
+    if (!capture.end) refuse("that has too many paths, and takes a new one now");
     if (!capture.executable) {
       wait_for_compile(*capture.end);
       std::lock_guard lock(capture.end->mutex);

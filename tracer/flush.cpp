@@ -148,10 +148,17 @@ void Recorder::flush_pending(FlushReason reason, SourceLocation where, bool may_
     pending.fail_incomplete(pending.ops(), live, 0, pending.conflict);
     std::rethrow_exception(pending.conflict);
   }
+  const bool gave_up = site_->gave_up();
   PathEnd* end = may_compile ? site_->end_at(pending.last, reason, where) : site_->abandoned_at(pending.last);
   if (capture_ && ++capture_->flushes == 1) {
     capture_->reason = reason;
     capture_->where = where;
+  }
+  if (gave_up) {
+    if (end)
+      site_->note_known_path();
+    else
+      note_unknown_path();
   }
   if (!end) {
     pending.run_one_by_one(pending.ops(), live);

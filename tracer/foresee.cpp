@@ -25,10 +25,14 @@ class Numbering {
   Numbering(const PathNode& node, int known) : node_(node), known_(known) {}
 
   // A storage that is to be made for an output.
-  bool takes_fresh(int number) {
+  bool takes_fresh(int number, const Storage* made = nullptr) {
     const int index = number - known_;
-    if (index != count_ || node_.new_storages[index].external) return false;
-    fresh_[count_++] = nullptr;
+    if (index != count_) return false;
+    const RecordedStorage& expected = node_.new_storages[index];
+    if (expected.external || (made && (expected.bytes != static_cast<int64_t>(made->bytes()) ||
+                                       expected.device != made->device())))
+      return false;
+    fresh_[count_++] = made;
     return true;
   }
   // One that is not in the stream before this call, if `is_known` agrees.
@@ -79,8 +83,12 @@ bool Recorder::is_expected(const PathNode& node, Op op, std::span<const Operand>
   for (size_t i = 0; i < inputs.size(); ++i)
     if (!matches(known.inputs[i], inputs[i])) return false;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    if (outputs[i].storage) {
-      if (!matches(known.outputs[i], outputs[i])) return false;
+    if (const Storage* storage = outputs[i].storage) {
+      const bool made = !storage->has_bytes() && !storage->pending.load(std::memory_order_relaxed);
+      if (made ? !same_window(known.outputs[i], outputs[i]) ||
+                     !numbering.takes_fresh(known.outputs[i].number, storage)
+               : !matches(known.outputs[i], outputs[i]))
+        return false;
       continue;
     }
     // What infer() is not asked: it would say the same of the same inputs, but for the dtype that is given.

@@ -8,6 +8,7 @@
 #include "runtime/config.h"
 #include "runtime/parallel.h"
 #include "tracer/execute.h"
+#include "tracer/stream.h"
 
 namespace etch {
 
@@ -178,14 +179,18 @@ void Recorder::move_cursor(const OpCall& call) {
 void Recorder::record(const OpCall& call) {
   for (const Operand& operand : call.inputs) check_operand(operand, call.op);
   for (const Operand& operand : call.outputs) check_operand(operand, call.op);
-  if (site_->gave_up()) [[unlikely]] {
-    give_up();
-    run_now(call);
-    return;
-  }
   if (std::any_of(call.inputs.begin(), call.inputs.end(), is_unstable) ||
       std::any_of(call.outputs.begin(), call.outputs.end(), is_unstable)) [[unlikely]] {
     record_foreign(call);
+    return;
+  }
+  if (site_->gave_up()) [[unlikely]] {
+    if (PathNode* node = foresee(call.op, call.inputs, call.attrs, {}, call.outputs)) {
+      record_foreseen(*node, call.inputs, call.outputs);
+    } else {
+      leave_known_paths();
+      run_now(call);
+    }
     return;
   }
   words_.clear();
@@ -266,6 +271,7 @@ void Recorder::open(Site& site, FlushCapture* capture) {
   depth_ = 1;
   cursor_ = site.root();
   exceptions_ = std::uncaught_exceptions();
+  left_known_paths_ = false;
   active_ = this;
   active_work = this;
 }
@@ -279,9 +285,20 @@ void Recorder::close() noexcept {
   active_work = nullptr;
 }
 
-// The site has too many paths: what is pending runs op by op, the rest of the body runs eagerly.
-void Recorder::give_up() {
-  flush_pending(FlushReason::Limit, {}, false);
+void Recorder::note_unknown_path() {
+  if (!std::exchange(left_known_paths_, true)) site_->note_unknown_path();
+}
+
+// The site takes no new paths: what is pending runs op by op, the rest of the body runs eagerly.
+void Recorder::leave_known_paths() {
+  note_unknown_path();
+  if (capture_) capture_->left_known_paths = true;
+  try {
+    flush_pending(FlushReason::Limit, {}, false);
+  } catch (...) {
+    close();
+    throw;
+  }
   close();
 }
 
@@ -306,10 +323,7 @@ TraceScope::TraceScope(Site& site) : site_(&site), exceptions_(std::uncaught_exc
     ++outer->depth_;
     return;
   }
-  if (site.gave_up()) {
-    site.eager_calls_after_giving_up.fetch_add(1, std::memory_order_relaxed);
-    return;
-  }
+  if (site.gave_up() && !site.expects_known_path()) return;
   recorder_ = &Recorder::of_this_thread();
   recorder_->open(site, nullptr);
 }
@@ -318,8 +332,6 @@ TraceScope::TraceScope(Site& site, FlushCapture& capture)
     : site_(&site), exceptions_(std::uncaught_exceptions()) {
   ETCH_CHECK(!Recorder::active(), TraceError, site.options().name,
              ": expected to be frozen outside traced functions, got a call while one runs on this thread");
-  ETCH_CHECK(!site.gave_up(), TraceError, site.options().name, ": expected a function with at most ",
-             site.options().max_paths, " paths to freeze, got one that runs eagerly because it has more");
   site.calls.fetch_add(1, std::memory_order_relaxed);
   recorder_ = &Recorder::of_this_thread();
   recorder_->open(site, &capture);

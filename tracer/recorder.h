@@ -28,8 +28,9 @@ class Recorder final : public PendingWork {
   /// that is deferred or has a pending write in another thread's trace.
   void record(const OpCall& call);
 
-  /// The op that comes next on a known path if it is exactly this call; null if it is not. Outputs without a
-  /// storage are yet to be made: infer() would describe them as the node's outputs. `given` as for infer().
+  /// The op that comes next on a known path if it is exactly this call; null if it is not, or perhaps.
+  /// Outputs without a storage are yet to be made: infer() would describe them as the node's outputs. `given`
+  /// as for infer().
   PathNode* foresee(Op op, std::span<const Operand> inputs, const Attrs& attrs, DType given,
                     std::span<const Operand> outputs) const;
   /// record() for a call that foresee() has just found, once its outputs have storages.
@@ -63,7 +64,8 @@ class Recorder final : public PendingWork {
   void open(Site& site, FlushCapture* capture);
   void close() noexcept;
   void abandon() noexcept;
-  void give_up();
+  void leave_known_paths();
+  void note_unknown_path();
   void check_operand(const Operand& operand, Op op) const;
   void append_operand(const Operand& operand, bool written);
   int number_external(Storage& storage);
@@ -85,7 +87,8 @@ class Recorder final : public PendingWork {
   Site* site_ = nullptr;
   FlushCapture* capture_ = nullptr;  ///< what this body's flushes are told to; usually null
   int depth_ = 0;
-  int exceptions_ = 0;  ///< in flight when the scope was opened
+  int exceptions_ = 0;             ///< in flight when the scope was opened
+  bool left_known_paths_ = false;  ///< of a site that gave up, in this call
   PathNode* cursor_ = nullptr;
   std::vector<PathNode*> ops_;
   std::vector<OperandValue> values_;
@@ -102,7 +105,7 @@ class TraceScope {
  public:
   explicit TraceScope(Site& site);
   /// Traces even where tracing is disabled, compiles at each flush, and tells `capture` about them. Throws
-  /// TraceError if this thread is tracing already, or the site has given up.
+  /// TraceError if this thread is tracing already.
   TraceScope(Site& site, FlushCapture& capture);
   /// Flushes if the body has finished; drops to eager execution of what is reachable if an exception is in
   /// flight. Never throws when unwinding; otherwise it may, so call finish() first where that matters.

@@ -63,8 +63,26 @@ PathNode* Site::insert(PathNode* parent, const std::vector<uint64_t>& key, const
 
 void Site::give_up(const std::string& why) {
   if (gave_up_.exchange(true, std::memory_order_relaxed)) return;
-  log(0, concat({options_.name, ": ", why, " in ", calls.load(), " calls, so it runs eagerly from now on",
-                 why_so_many_paths(), ". explain() tells more"}));
+  log(0,
+      concat({options_.name, ": ", why, " in ", calls.load(), " calls, so new ones run eagerly from now on",
+              why_so_many_paths(), ". explain() tells more"}));
+}
+
+bool Site::expects_known_path() {
+  if (calls_to_skip_.load(std::memory_order_relaxed) <= 0) return true;
+  calls_to_skip_.fetch_sub(1, std::memory_order_relaxed);
+  eager_calls_after_giving_up.fetch_add(1, std::memory_order_relaxed);
+  return false;
+}
+
+void Site::note_unknown_path() {
+  constexpr int kPatience = 8;
+  constexpr int kMostSkipped = 31;
+  eager_calls_after_giving_up.fetch_add(1, std::memory_order_relaxed);
+  const int in_a_row = misses_.fetch_add(1, std::memory_order_relaxed) + 1;
+  if (in_a_row >= kPatience)
+    calls_to_skip_.store(std::min(kMostSkipped, (2 << std::min(in_a_row - kPatience, 10)) - 1),
+                         std::memory_order_relaxed);
 }
 
 // Under the lock.

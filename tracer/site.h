@@ -63,7 +63,7 @@ struct PathNode {
 struct SiteOptions {
   std::string name = "traced function";
   int compile_at = 2;  ///< compile a path at this sighting; 1: before its first run
-  int max_paths = 16;  ///< then the site runs eagerly and inserts nothing more
+  int max_paths = 16;  ///< then known paths go on, and what leaves them runs eagerly
   int64_t memory_budget = 0;
   bool background = false;  ///< compile on the background thread; calls run op by op until it is done
 };
@@ -82,11 +82,17 @@ class Site {
   /// The child of `parent` with this key, made if there is none yet.
   PathNode* insert(PathNode* parent, const std::vector<uint64_t>& key, const RecordedOp& op,
                    std::vector<RecordedStorage> new_storages);
-  /// The end at `node`; a new one is counted as a path. Null when the site has given up.
+  /// The end at `node`; a new one is counted as a path. Null for a new one when the site has given up.
   PathEnd* end_at(PathNode* node, FlushReason reason, SourceLocation where);
   /// The end at `node` if there is one, for a flush that must not compile: while an exception is in flight.
   PathEnd* abandoned_at(PathNode* node);
+  /// Whether it takes no more paths: calls follow known ones, and from where they leave them run eagerly.
   bool gave_up() const { return gave_up_.load(std::memory_order_relaxed); }
+  /// Whether the next call of a site that gave up should look for a known path: not always, when many calls
+  /// in a row took none.
+  bool expects_known_path();
+  void note_known_path() { misses_.store(0, std::memory_order_relaxed); }
+  void note_unknown_path();
   /// From now on ends keep the values of each call: somebody asks for reports.
   void watch() const { watched_.store(true, std::memory_order_relaxed); }
   bool watched() const { return watched_.load(std::memory_order_relaxed); }
@@ -96,7 +102,7 @@ class Site {
   /// Ends in order of creation, for reports.
   std::vector<PathEnd*> ends() const;
   std::atomic<int64_t> calls{0};
-  std::atomic<int64_t> eager_calls_after_giving_up{0};
+  std::atomic<int64_t> eager_calls_after_giving_up{0};  ///< all of the call, or its last part
 
  private:
   void give_up(const std::string& why);
@@ -108,6 +114,8 @@ class Site {
   std::deque<std::unique_ptr<PathEnd>> ends_;
   std::atomic<bool> gave_up_{false};
   mutable std::atomic<bool> watched_{false};
+  std::atomic<int> misses_{0};         ///< calls in a row that took no known path, since giving up
+  std::atomic<int> calls_to_skip_{0};  ///< that will not be traced
   std::atomic<int> compiles_{0};
   std::atomic<int> abandoned_{0};  ///< streams that an exception ended where no path does
 };

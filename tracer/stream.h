@@ -34,9 +34,10 @@ struct FlushCapture {
   int flushes = 0;
   FlushReason reason = FlushReason::EndOfBody;  ///< of the first flush
   SourceLocation where;
-  PathEnd* end = nullptr;      ///< of the last flush, as all that follows
-  Ref<Executable> executable;  ///< compiled if there was none yet; null if there cannot be one
-  Stream stream;               ///< as before it ran
+  bool left_known_paths = false;  ///< and the site takes no new ones: the rest of the body ran eagerly
+  PathEnd* end = nullptr;         ///< of the last flush, as all that follows
+  Ref<Executable> executable;     ///< compiled if there was none yet; null if there cannot be one
+  Stream stream;                  ///< as before it ran
   LiveSet live;
 };
 

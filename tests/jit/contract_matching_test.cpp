@@ -6,6 +6,7 @@
 
 #include "runtime/parallel.h"
 #include "tests/jit/contract.h"
+#include "tests/runtime/expect_error.h"
 
 namespace etch {
 namespace {
@@ -233,12 +234,95 @@ TEST_F(Matching, GivesUpAfterMaxPathsAndStaysRight) {
   EXPECT_NE(step.explain().find("more than 4 paths"), std::string::npos);
 }
 
+TEST_F(Matching, KnownPathsStayCompiledAfterMaxPaths) {
+  const auto body = [](const Tensor& x) { return (x * 2 + 1).relu(); };
+  auto step = compile(body, {.max_paths = 3});
+  for (int i = 0; i < 3; ++i) step(kA);
+  for (int i = 1; i < 30; ++i) {
+    const int64_t compiled = step.compiled_calls();
+    expect_same(step(ones({20, i})), eagerly([&] { return body(ones({20, i})); }));
+    expect_same(step(kA), eagerly([&] { return body(kA); }));
+    EXPECT_EQ(step.compiled_calls(), compiled + 1);
+  }
+  EXPECT_EQ(path_count(step), 3u);
+  EXPECT_EQ(report(step)["eager_calls_after_giving_up"], 26);
+}
+
+TEST_F(Matching, APathSeenOnceBeforeMaxPathsIsCompiledWhenSeenAgain) {
+  auto step = compile([](const Tensor& x) { return x * 2 + 1; }, {.max_paths = 2});
+  for (int i = 1; i < 5; ++i) step(ones({i}));
+  for (int i = 0; i < 3; ++i) expect_values(step(tensor({3, 4})), {7, 9});
+  EXPECT_EQ(step.compile_count(), 1);
+  EXPECT_EQ(step.compiled_calls(), 3);
+}
+
+// What is pending then runs, what follows runs eagerly: values, writes, versions, gradients, random numbers.
+TEST_F(Matching, ACallThatLeavesTheKnownPathsInItsMiddleIsRight) {
+  const auto run = [](bool eager) {
+    std::vector<Tensor> results;
+    Tensor w = ones({3}).requires_grad_(), buffer = zeros({3});
+    int trips = 0;
+    auto step = compile(
+        [&](const Tensor& x) {
+          Tensor y = x * w;
+          buffer.add_(y.detach());
+          for (int i = 0; i < trips; ++i) {
+            y = (y + rand({3})).tanh();
+            buffer.add_(y.detach());
+          }
+          y.mean().backward();
+          no_grad([&] { w.add_(w.grad() * -0.1); });
+          return y;
+        },
+        {.max_paths = 3});  // the first call makes one of its own, since there is no gradient yet
+    manual_seed(5);
+    for (int next : {1, 2, 1, 2, 3, 1, 4, 0, 2, 7, 1}) {
+      trips = next;
+      const auto call = [&] { return step(tensor({1, 2, 3})); };
+      results.push_back(eager ? eagerly(call) : call());
+      for (const Tensor& x : {w.detach().clone(), w.grad().clone(), buffer.clone()}) results.push_back(x);
+    }
+    if (!eager) {
+      EXPECT_EQ(step.compiled_calls(), 4);
+      EXPECT_EQ(path_count(step), 3u);
+    }
+    return results;
+  };
+  const std::vector<Tensor> expected = run(true), actual = run(false);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    SCOPED_TRACE(i);
+    expect_same(actual[i], expected[i]);
+  }
+}
+
+TEST_F(Matching, AKnownPathComesBackAfterManyCallsOfUnknownOnes) {
+  auto step = compile([](const Tensor& x) { return x * 2 + 1; }, {.max_paths = 2});
+  for (int i = 0; i < 3; ++i) step(kA);
+  for (int i = 1; i < 500; ++i) step(ones({20, i}));
+  const int64_t compiled = step.compiled_calls();
+  for (int i = 0; i < 40; ++i) step(kA);
+  EXPECT_GE(step.compiled_calls(), compiled + 8);
+  const int64_t before = step.compiled_calls();
+  for (int i = 0; i < 40; ++i) step(kA);
+  EXPECT_EQ(step.compiled_calls(), before + 40);
+}
+
+TEST_F(Matching, AKnownPathOfAFunctionThatGaveUpCanBeFrozen) {
+  auto step = compile([](const Tensor& x) { return x * 2 + 1; }, {.name = "full", .max_paths = 2});
+  for (int i = 0; i < 3; ++i) step(tensor({1}));
+  for (int i = 1; i < 5; ++i) step(ones({20, i}));
+  auto fast = step.freeze(tensor({1}));
+  expect_values(fast(tensor({3})), {7});
+  EXPECT_ERROR(step.freeze(ones({9})), TraceError, "that has too many paths, and takes a new one now");
+}
+
 TEST_F(Matching, AnInnerFunctionTracesByItselfOnceTheOuterGaveUp) {
   auto inner = compile([](const Tensor& x) { return x.exp() + 1; });
   auto outer = compile([&](const Tensor& x) { return (x * 2).sum() + inner(kA).sum(); }, {.max_paths = 2});
   const float expected = eagerly([&] { return (kA.exp() + 1).sum().item<float>(); });
-  for (int i = 1; i <= 12; ++i) EXPECT_EQ(outer(zeros({i})).item<float>(), expected);
-  EXPECT_GE(inner.compiled_calls(), 5);
+  // Until it is clear that no call takes a known path, the inner ops may be the first ones of one.
+  for (int i = 1; i <= 60; ++i) EXPECT_EQ(outer(zeros({i})).item<float>(), expected);
+  EXPECT_GE(inner.compiled_calls(), 40);
 }
 
 TEST_F(Matching, CompileAtSaysWhen) {
@@ -271,7 +355,7 @@ TEST_F(Matching, AFunctionThatNeverSettlesCostsLittleMoreThanEager) {
   };
   const auto seconds = [&](auto&& f) {
     const auto start = std::chrono::steady_clock::now();
-    for (int64_t i = 0; i < 2000; ++i) f(ones({64 + i % 200}));
+    for (int64_t i = 0; i < 2000; ++i) f(ones({i % 13 + 1, i / 13 % 13 + 1, i / 169 + 1}));
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
   double eager = 1e9, traced = 1e9;

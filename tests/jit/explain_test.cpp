@@ -109,7 +109,7 @@ TEST_F(Explain, AFunctionThatNeverSettlesSaysSoOnceWithCauseAndRemedy) {
     for (int i = 1; i < 40; ++i) step(ones({i}));
   });
   EXPECT_EQ(count(text, "growing: "), 1) << text;
-  for (const char* part : {"more than 4 paths in 5 calls, so it runs eagerly from now on", "(3)",
+  for (const char* part : {"more than 4 paths in 5 calls, so new ones run eagerly from now on", "(3)",
                            "op 0: mul, input 0: f32[1]", "pad to a few sizes", "explain()"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
 }
