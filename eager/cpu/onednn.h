@@ -49,7 +49,7 @@ class Contraction {
   /// must not overlap the operands. Throws Error when the library fails.
   virtual void run(const void* first, const void* second, const void* bias, void* out,
                    void* scratch) const = 0;
-  /// What computes it: the library's name of its kernel, or "plain".
+  /// What computes it: the library's name of its kernel, "plain" or "batched".
   const std::string& implementation() const { return implementation_; }
 
  protected:
