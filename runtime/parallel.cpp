@@ -10,6 +10,7 @@
 
 #include "runtime/config.h"
 #include "runtime/error.h"
+#include "runtime/parallel_testing.h"
 
 #if ETCH_STD_THREAD_POOL
 #include <condition_variable>
@@ -22,6 +23,7 @@ namespace etch {
 namespace {
 
 thread_local constinit bool inside_range = false;
+constinit std::atomic<int64_t> largest_grain{0};
 
 /// One call of parallel_for: ranges of near-equal size.
 struct Job {
@@ -148,8 +150,11 @@ void set_num_threads(int count) {
   num_threads();
 }
 
+void limit_grain(int64_t most) { largest_grain.store(most, std::memory_order_relaxed); }
+
 void parallel_for(int64_t count, int64_t grain, RangeFunction f) {
   if (count <= 0) return;
+  if (const int64_t most = largest_grain.load(std::memory_order_relaxed)) grain = std::min(grain, most);
   const int64_t wanted = count / std::max<int64_t>(grain, 1);
   if (wanted <= 1 || inside_parallel()) return f(0, count);
   const int threads = num_threads();

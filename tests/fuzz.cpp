@@ -69,12 +69,15 @@ int main(int argc, char** argv) {
     std::printf(
         "%lld programs (%lld with kernels, %lld runs, %lld calls; %lld compiles, %lld flushes compiled, %lld "
         "op by op; %lld "
-        "errors raised, %lld replays interpreted), %d differ; next seed %llu\n",
+        "errors raised, %lld replays interpreted; %lld calls while compiling, %lld evictions, %lld calls "
+        "beyond max_paths; %lld frozen calls, %lld bodies refused), %d differ; next seed %llu\n",
         static_cast<long long>(done), static_cast<long long>(kernels), static_cast<long long>(t.programs),
         static_cast<long long>(t.calls), static_cast<long long>(t.compiles),
         static_cast<long long>(t.compiled_flushes), static_cast<long long>(t.eager_flushes),
-        static_cast<long long>(t.errors), static_cast<long long>(t.interpreted), failures,
-        static_cast<unsigned long long>(seed));
+        static_cast<long long>(t.errors), static_cast<long long>(t.interpreted),
+        static_cast<long long>(t.while_compiling), static_cast<long long>(t.evictions),
+        static_cast<long long>(t.refused_paths), static_cast<long long>(t.frozen_calls),
+        static_cast<long long>(t.refused), failures, static_cast<unsigned long long>(seed));
     std::fflush(stdout);
   };
   auto next_report = std::chrono::steady_clock::now();
@@ -92,6 +95,7 @@ int main(int argc, char** argv) {
       failures += differs(program, {.skip_passes = passes[seed % passes.size()], .poison = seed % 2 == 0});
       if (seed % 5 == 0) failures += differs(program, {.skip_passes = all});
       if (seed % 10 == 3) failures += differs(program, {.interpret = true});
+      failures += differs(fuzz::generate_frozen(seed), {});
     }
     ++seed;
     ++done;

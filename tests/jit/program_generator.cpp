@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <initializer_list>
 
 #include "jit/pipeline.h"
 #include "tests/jit/program_table.h"
@@ -11,6 +12,11 @@ namespace etch::fuzz {
 namespace {
 int form_count() { return static_cast<int>(forms().size()); }
 std::string_view text_of(int form) { return forms()[static_cast<size_t>(form)].text; }
+bool contains_any(int form, std::initializer_list<std::string_view> parts) {
+  return std::any_of(parts.begin(), parts.end(), [&](std::string_view part) {
+    return text_of(form).find(part) != std::string_view::npos;
+  });
+}
 
 Statement random_statement(Dice& dice, int form, int& numbers) {
   const auto pick = [&] {  // late values more often
@@ -90,6 +96,44 @@ Program generate(uint64_t seed) {
     s.is_uncaught = true;
     program.statements.push_back(s);
   }
+  program.background = dice.one_in(5);
+  if (dice.one_in(8)) {
+    // The same library call with other threads need not give the same bits.
+    const bool calls_library =
+        std::any_of(program.statements.begin(), program.statements.end(), [](const Statement& s) {
+          return contains_any(s.form, {"product(", "convolved(", "linear("});
+        });
+    program.threads = calls_library || dice.one_in(2) ? Program::Threads::Alike : Program::Threads::Unlike;
+  }
+  if (dice.one_in(6)) program.max_executables = 1 + dice.below(3);
+  if (program.max_paths < 64) program.max_paths = 1 + dice.below(4);
+  return program;
+}
+
+Program generate_frozen(uint64_t seed) {
+  Program program = generate(seed);
+  program.frozen = true;
+  program.calls = 5;
+  program.batches.assign(5, program.batches[0]);
+  program.max_paths = 64;
+  program.max_executables = 0;
+  std::erase_if(program.statements, [](const Statement& s) {
+    return s.is_uncaught ||
+           contains_any(
+               s.form,
+               {"w.log",     "w.kept",   "keep(",         "w.raw",  "w.blob", "host_write", "poke",
+                "flush()",   "hook(",    "renew",         "recast", "load(",  "swap",       "requires_grad_",
+                "set_state", "throw",    "w.nested_stop", "bad_",   "zeros(", "retained",   "from_vector",
+                "positions", "gathered", "scattered",     "labels", "adam(",  "w.own"});
+  });
+  // Longer ones are refused too often.
+  const size_t longest = 4 + seed % 12;
+  if (program.statements.size() > longest)
+    program.statements.erase(program.statements.begin(),
+                             program.statements.end() - static_cast<std::ptrdiff_t>(longest));
+  for (Statement& s : program.statements)
+    if (s.guard == Statement::Guard::Value || s.guard == Statement::Guard::ValueLoop)
+      s.guard = Statement::Guard::None;
   return program;
 }
 
@@ -131,10 +175,20 @@ Program shrink(Program program, const Mode& mode) {
       --candidate.calls;
       if (!try_it(candidate)) break;
     }
-    for (bool Program::*flag : {&Program::wild, &Program::aliases, &Program::leaves}) {
+    for (bool Program::*flag : {&Program::wild, &Program::aliases, &Program::leaves, &Program::background}) {
       if (!(program.*flag)) continue;
       Program candidate = program;
       candidate.*flag = false;
+      try_it(candidate);
+    }
+    if (program.threads != Program::Threads::One) {
+      Program candidate = program;
+      candidate.threads = Program::Threads::One;
+      try_it(candidate);
+    }
+    if (program.max_executables) {
+      Program candidate = program;
+      candidate.max_executables = 0;
       try_it(candidate);
     }
     if (program.width > 2) {

@@ -75,8 +75,14 @@ struct Program {
   bool wild = false;              ///< inputs hold NaN, infinities, denormals
   int compile_at = 2;
   int max_paths = 64;
-  bool aliases = false;  ///< inputs are windows of one another, of what outlives calls, or earlier outputs
-  bool leaves = false;   ///< inputs require gradients
+  bool aliases = false;     ///< inputs are windows of one another, of what outlives calls, or earlier outputs
+  bool leaves = false;      ///< inputs require gradients
+  bool background = false;  ///< compile on the background thread
+  /// The number of threads changes from call to call, and all work is split. Unlike: eager calls use one
+  /// thread.
+  enum class Threads : uint8_t { One, Alike, Unlike } threads = Threads::One;
+  int max_executables = 0;  ///< in the process; 0: as usual
+  bool frozen = false;      ///< freeze() instead of calls, on batches of the first size
   std::vector<Statement> statements = {};
 };
 
@@ -94,6 +100,8 @@ using Body = std::function<void(World& w, Values& v, int call, std::vector<Tenso
 std::optional<std::string> compare(const Program& program, const Mode& mode, const Body& body);
 
 Program generate(uint64_t seed);
+/// One whose body freeze() may accept: without what tells calls apart and what the host would see.
+Program generate_frozen(uint64_t seed);
 /// The same with the program's statements as the body.
 std::optional<std::string> find_difference(const Program& program, const Mode& mode);
 /// The smallest program that still differs.
@@ -108,7 +116,11 @@ std::vector<std::string> optional_passes();
 /// Totals over all find_difference() calls, to know that the compiled side really ran compiled.
 struct Totals {
   int64_t programs = 0, calls = 0, compiles = 0, compiled_flushes = 0, eager_flushes = 0, errors = 0;
-  int64_t interpreted = 0;  ///< flushes that the interpreter agreed with
+  int64_t interpreted = 0;      ///< flushes that the interpreter agreed with
+  int64_t while_compiling = 0;  ///< flushes op by op while the background thread was compiling
+  int64_t evictions = 0,
+          refused_paths = 0;              ///< calls that took no known path, of a function that has too many
+  int64_t refused = 0, frozen_calls = 0;  ///< bodies that freeze() refused; calls of what it gave
 };
 Totals& totals();
 

@@ -25,7 +25,9 @@ void expect_no_difference(uint64_t seed, const Mode& mode) {
 
 TEST(RandomPrograms, CompiledEqualsEager) {
   for (uint64_t seed = 1; seed <= 150 * kShare; ++seed) expect_no_difference(seed, {});
-  EXPECT_GT(totals().compiled_flushes, totals().eager_flushes);
+  EXPECT_GT(2 * totals().compiled_flushes, totals().eager_flushes);
+  for (const int64_t seen : {totals().while_compiling, totals().evictions, totals().refused_paths})
+    EXPECT_GT(seen, 0);
 }
 
 TEST(RandomPrograms, WithoutAnyOnePass) {
@@ -47,6 +49,16 @@ TEST(RandomPrograms, AgreeWithTheInterpreter) {
   for (uint64_t seed = 5000; seed < 5000 + 30 * kShare; ++seed)
     expect_no_difference(seed, {.interpret = true});
   EXPECT_GT(totals().interpreted, before + 100);
+}
+
+TEST(RandomPrograms, FrozenCallsEqualEagerOnes) {
+  const int64_t before = totals().frozen_calls;
+  for (uint64_t seed = 6000; seed < 6000 + 60 * kShare; ++seed) {
+    const Program program = generate_frozen(seed);
+    const auto found = find_difference(program, {});
+    EXPECT_FALSE(found) << "seed " << seed << ": " << *found << "\n" << print(shrink(program, {}));
+  }
+  EXPECT_GT(totals().frozen_calls, before + 60);
 }
 
 TEST(RandomPrograms, WithGeneratedKernels) {

@@ -10,6 +10,8 @@
 #include "jit/executable.h"
 #include "nn/optim.h"
 #include "runtime/config.h"
+#include "runtime/parallel.h"
+#include "runtime/parallel_testing.h"
 #include "tests/jit/program_checker.h"
 #include "tests/jit/program_helpers.h"
 #include "tests/jit/program_table.h"
@@ -235,110 +237,252 @@ std::string difference(const std::vector<Fact>& eager, const std::vector<Fact>& 
   return "";
 }
 
-// Settings of one run; the old ones come back.
+// Settings of one run; the old ones come back. No other thread may be compiling when they do.
 class Settings {
  public:
-  Settings(bool disable, const Mode& mode) : old_(config()) {
+  Settings(bool disable, const Program& program, const Mode& mode) : old_(config()), threads_(num_threads()) {
     config().disable = disable;
     config().skip_passes = mode.skip_passes;
     config().poison = mode.poison;
     config().verify = true;
     if (config().log_level == 0) config().log_level = -1;  // what random programs do badly need not be told
     if (!mode.compile_kernels) config().cxx = "none";
+    if (program.max_executables) config().max_executables = program.max_executables;
+    if (program.threads != Program::Threads::One) limit_grain(1);
   }
-  ~Settings() { config() = old_; }
+  ~Settings() {
+    config() = old_;
+    set_num_threads(threads_);
+    limit_grain(0);
+  }
+  Settings(const Settings&) = delete;
 
  private:
   Config old_;
+  int threads_;
 };
+
+void set_threads(const Program& program, int call, bool eager) {
+  if (program.threads == Program::Threads::One) return;
+  const bool single = eager && program.threads == Program::Threads::Unlike;
+  set_num_threads(single ? 1
+                         : 1 + static_cast<int>((program.seed + 7 * static_cast<uint64_t>(call)) % 5 % 3));
+}
+
+void add_functions(World& w, const Program& program) {
+  const bool background = program.background;
+  w.nested = compile([](const Tensor& x) { return (x * 2.0).tanh() + 1.0; },
+                     {.name = "nested", .background = background});
+  w.nested_update = compile(
+      [&w](const Tensor& x) {
+        const Tensor total = x.detach().to(DType::F32).sum();
+        Tensor written = w.buffers[1];
+        written.mul_(0.5).add_(total * 0.01);
+        return x + written.sum();
+      },
+      {.name = "nested update", .background = background});
+  w.nested_stop = compile(
+      [&w](const Tensor& x) -> Tensor {
+        Tensor written = w.buffers[1];
+        written.add_(1);
+        const Tensor dropped = x * 2;
+        throw Stop();
+      },
+      {.name = "nested stop", .background = background});
+  w.recursive = compile(
+      [&w](const Tensor& x, int depth) { return depth > 0 ? w.recursive(x * 0.5, depth - 1) + x : x.tanh(); },
+      {.name = "recursive", .background = background});
+}
+
+CompileFunctionOptions options_of(const Program& program) {
+  return {.name = "random program",
+          .compile_at = program.compile_at,
+          .max_paths = program.max_paths,
+          .background = program.background};
+}
+
+// After a compile(), which registers the one that it needs.
+void choose_compiler(const Program& program, const Mode& mode) {
+  register_compiler(mode.interpret && !program.wild ? checked_compile : jit::compile_path);
+}
+
+// How a body ended.
+template <class F>
+std::string ending_of(F&& f) {
+  try {
+    f();
+  } catch (const Stop&) {
+    return "stopped";
+  } catch (const std::exception& error) {
+    return concat({"threw ", error.what()});
+  }
+  return "returned";
+}
 
 class Run {
   using Step = std::function<void(Values&, int, std::vector<Tensor>&)>;
 
  public:
   Run(const Program& program, const Mode& mode, const Body& body, bool eager)
-      : program_(program),
-        mode_(mode),
+      : settings_(eager, program, mode),
+        program_(program),
         eager_(eager),
         world_(program.seed, program.width),
         state_(PhiloxState{program.seed, 0}),
-        step_(compile(
-            Step(
-                [this, &body](Values& v, int call, std::vector<Tensor>& out) { body(world_, v, call, out); }),
-            {.name = "random program", .compile_at = program.compile_at, .max_paths = program.max_paths})) {
-    world_.nested = compile([](const Tensor& x) { return (x * 2.0).tanh() + 1.0; }, {.name = "nested"});
-    world_.nested_update = compile(
-        [&w = world_](const Tensor& x) {
-          const Tensor total = x.detach().to(DType::F32).sum();
-          Tensor written = w.buffers[1];
-          written.mul_(0.5).add_(total * 0.01);
-          return x + written.sum();
-        },
-        {.name = "nested update"});
-    world_.nested_stop = compile(
-        [&w = world_](const Tensor& x) -> Tensor {
-          Tensor written = w.buffers[1];
-          written.add_(1);
-          const Tensor dropped = x * 2;
-          throw Stop();
-        },
-        {.name = "nested stop"});
-    world_.recursive = compile(
-        [&w = world_](const Tensor& x, int depth) {
-          return depth > 0 ? w.recursive(x * 0.5, depth - 1) + x : x.tanh();
-        },
-        {.name = "recursive"});
-    // After compile() has registered the one that it needs.
-    register_compiler(mode.interpret && !program.wild ? checked_compile : jit::compile_path);
+        step_(compile(Step([this, &body](Values& v, int call, std::vector<Tensor>& out) {
+                        body(world_, v, call, out);
+                      }),
+                      options_of(program))) {
+    add_functions(world_, program);
+    choose_compiler(program, mode);
   }
 
   std::vector<Fact> call(int number) {
-    Settings settings(eager_, mode_);
+    set_threads(program_, number, eager_);
     default_generator().set_state(state_);
     std::vector<Tensor> out;
-    std::string ending = "returned";
     const std::vector<Tensor> inputs = inputs_of(program_, number, world_, kept_outputs_);
+    std::string ending;
     {
       Values values(inputs);
-      try {
-        step_(values, number, out);
-      } catch (const Stop&) {
-        ending = "stopped";
-      } catch (const std::exception& error) {
-        ending = concat({"threw ", error.what()});
-      }
+      ending = ending_of([&] { step_(values, number, out); });
     }
     state_ = default_generator().state();
     kept_outputs_.insert(kept_outputs_.end(), out.begin(), out.end());
     std::vector<Fact> facts = facts_of(world_, inputs, kept_outputs_, ending);
+    // Executables get ready between any two calls, or during one.
+    if ((program_.seed + static_cast<uint64_t>(number)) % 3 == 0) step_.wait_for_compiles();
     ++totals().calls;
     return facts;
   }
 
   /// Why a path could not be compiled, if one could not.
   std::string compile_error() const {
+    step_.wait_for_compiles();
     const auto json = nlohmann::json::parse(step_.explain_json());
-    for (const auto& path : json["paths"])
-      if (path["stays_eager_because"] != "") return path["stays_eager_because"];
-    return "";
+    totals().refused_paths += json["eager_calls_after_giving_up"].get<int64_t>();
+    std::string error;
+    for (const auto& path : json["paths"]) {
+      totals().evictions += path["evictions"].get<int64_t>();
+      totals().while_compiling += path["calls_while_compiling"].get<int64_t>();
+      if (path["stays_eager_because"] != "") error = path["stays_eager_because"];
+    }
+    return error;
   }
 
   ~Run() {
     if (eager_) return;
+    step_.wait_for_compiles();
     totals().compiles += step_.compile_count();
     totals().compiled_flushes += step_.compiled_calls();
     totals().eager_flushes += step_.eager_calls();
   }
 
  private:
+  Settings settings_;
   const Program& program_;
-  Mode mode_;
   bool eager_;
   World world_;
   PhiloxState state_;
   std::vector<Tensor> kept_outputs_;  // outputs of earlier calls must not change
   Compiled<Step> step_;
 };
+
+// A world of its own, and the body on fresh inputs.
+struct FrozenSide {
+  FrozenSide(const Program& p, const Body& b)
+      : program(p), body(b), world(p.seed, p.width), state(PhiloxState{p.seed, 0}) {
+    add_functions(world, p);
+  }
+  std::vector<Tensor> inputs(int call) const {
+    std::vector<Tensor> list = inputs_of(program, call, world, {});
+    if (alias && program.batches[0] > 0) list[1] = list[0].select(0, program.batches[0] - 1);
+    return list;
+  }
+  std::vector<Tensor> run(const std::vector<Tensor>& inputs) {
+    std::vector<Tensor> out;
+    Values values(inputs);
+    body(world, values, 1, out);
+    return out;
+  }
+
+  Program program;
+  const Body& body;
+  World world;
+  PhiloxState state;
+  std::vector<Tensor> outputs = {};
+  bool alias = std::exchange(program.aliases, false);
+};
+
+std::vector<Fact> facts_of(const FrozenSide& side, const std::vector<Tensor>& inputs,
+                           const std::string& ending) {
+  std::vector<Fact> facts = facts_of(side.world, inputs, side.outputs, ending);
+  // What a frozen call does not do: the host's part, and the tape's.
+  std::erase_if(facts, [](const Fact& fact) {
+    return fact.what == "host log" || fact.what.starts_with("optimizer state steps");
+  });
+  for (Fact& fact : facts)
+    if (const size_t at = fact.what.find(" on the tape"); at != std::string::npos) fact.what.erase(at);
+  return facts;
+}
+
+std::optional<std::string> compare_frozen(const Program& program, const Mode& mode, const Body& body) {
+  FrozenSide eager(program, body), frozen(program, body);
+  int runs = 0;
+  using T = const Tensor&;
+  auto step = compile(
+      [&](T a, T b, T c, T d, T e, T f) {
+        ++runs;
+        return frozen.run({a, b, c, d, e, f});
+      },
+      options_of(program));
+  choose_compiler(program, mode);
+  std::optional<Frozen<std::vector<Tensor>, 6>> call;
+  {
+    const Settings settings(false, program, mode);
+    default_generator().set_state(frozen.state);
+    const std::vector<Tensor> in = frozen.inputs(0);
+    (void)ending_of([&] { call.emplace(step.freeze(in[0], in[1], in[2], in[3], in[4], in[5])); });
+    step.wait_for_compiles();
+    frozen.state = default_generator().state();
+  }
+  const auto eagerly = [&](auto&& f) {
+    const Settings settings(true, program, mode);
+    default_generator().set_state(eager.state);
+    f();
+    eager.state = default_generator().state();
+  };
+  for (int run = 0; run < runs; ++run)
+    eagerly([&] { (void)ending_of([&] { (void)eager.run(eager.inputs(0)); }); });
+  std::string text = difference(facts_of(eager, {}, ""), facts_of(frozen, {}, ""));
+  if (!text.empty()) return concat({"freezing: ", text});
+  totals().refused += !call;
+  for (int number = 1; call && number < program.calls; ++number) {
+    const std::vector<Tensor> expected = eager.inputs(number), in = frozen.inputs(number);
+    std::string ending, expected_ending;
+    eagerly([&] {
+      set_threads(program, 0, true);
+      expected_ending = ending_of([&] {
+        const std::vector<Tensor> out = eager.run(expected);
+        eager.outputs.insert(eager.outputs.end(), out.begin(), out.end());
+      });
+    });
+    {
+      const Settings settings(number == 3, program, mode);
+      set_threads(program, number == 2, false);
+      default_generator().set_state(frozen.state);
+      ending = ending_of([&] {
+        const std::vector<Tensor> out = (*call)(in[0], in[1], in[2], in[3], in[4], in[5]);
+        frozen.outputs.insert(frozen.outputs.end(), out.begin(), out.end());
+      });
+      frozen.state = default_generator().state();
+    }
+    ++totals().frozen_calls;
+    text = difference(facts_of(eager, expected, expected_ending), facts_of(frozen, in, ending));
+    if (!text.empty()) return concat({"frozen call ", number, ": ", text});
+  }
+  return {};
+}
 
 Body body_of(const Program& program, std::vector<bool>* raised = nullptr) {
   return [&program, raised](World& w, Values& v, int call, std::vector<Tensor>& out) {
@@ -380,9 +524,15 @@ Totals& totals() {
 
 std::optional<std::string> compare(const Program& program, const Mode& mode, const Body& body) {
   ++totals().programs;
-  Run eager(program, mode, body, true), compiled(program, mode, body, false);
+  if (program.frozen) return compare_frozen(program, mode, body);
+  std::vector<std::vector<Fact>> expected;
+  {
+    Run eager(program, mode, body, true);
+    for (int call = 0; call < program.calls; ++call) expected.push_back(eager.call(call));
+  }
+  Run compiled(program, mode, body, false);
   for (int call = 0; call < program.calls; ++call) {
-    const std::string text = difference(eager.call(call), compiled.call(call));
+    const std::string text = difference(expected[static_cast<size_t>(call)], compiled.call(call));
     if (!text.empty()) return concat({"call ", call, ": ", text});
   }
   std::string error = compiled.compile_error();

@@ -91,12 +91,16 @@ class Printer {
 }  // namespace
 
 std::string print(const Program& program) {
+  static constexpr const char* kThreads[] = {"", ", .threads = Program::Threads::Alike",
+                                             ", .threads = Program::Threads::Unlike"};
   std::string text = concat({"Program program{.seed = ", program.seed, ", .width = ", program.width,
                              ", .calls = ", program.calls, ", .batches = {"});
   for (int i = 0; i < program.calls; ++i)
     text += concat({i ? ", " : "", program.batches[static_cast<size_t>(i)]});
   text += concat({"}, .wild = ", program.wild, ", .compile_at = ", program.compile_at, ", .max_paths = ",
                   program.max_paths, ", .aliases = ", program.aliases, ", .leaves = ", program.leaves,
+                  ", .background = ", program.background, kThreads[static_cast<size_t>(program.threads)],
+                  ", .max_executables = ", program.max_executables, ", .frozen = ", program.frozen,
                   "};\nconst auto found = compare(program, {}, [](World& w, Values& v, int call, "
                   "std::vector<Tensor>& out) {\n"});
   const std::vector<bool> raised = statements_that_raise(program);
