@@ -169,9 +169,11 @@ void Recorder::move_cursor(const OpCall& call) {
       return external != externals_.end() ? external->second.number
                                           : static_cast<int>(operand.storage->number);
     };
+    op.inputs.reserve(call.inputs.size());
+    op.outputs.reserve(call.outputs.size());
     for (const Operand& operand : call.inputs) op.inputs.push_back(recorded(operand, number(operand)));
     for (const Operand& operand : call.outputs) op.outputs.push_back(recorded(operand, number(operand)));
-    next = site_->insert(cursor_, words_, op, new_storages_);
+    next = site_->insert(cursor_, words_, std::move(op), new_storages_);
   }
   cursor_ = next;
 }

@@ -2,6 +2,7 @@
 #include "tracer/site.h"
 
 #include <algorithm>
+#include <memory>
 #include <cstring>
 
 #include "runtime/config.h"
@@ -28,8 +29,8 @@ std::string_view describe(FlushReason reason) {
   return "the stream grew too long";
 }
 
-PathNode* PathNode::find(const std::vector<uint64_t>& words) const {
-  const size_t bytes = words.size() * sizeof(uint64_t);
+PathNode* PathNode::find(std::span<const uint64_t> words) const {
+  const size_t bytes = words.size_bytes();
   for (PathNode* child = first_child.load(std::memory_order_acquire); child;
        child = child->next_sibling.load(std::memory_order_acquire)) {
     if (child->key.size() == words.size() && std::memcmp(child->key.data(), words.data(), bytes) == 0)
@@ -44,21 +45,26 @@ Site::~Site() {
   for (const auto& end : ends_) forget_executables(*end);
 }
 
-PathNode* Site::insert(PathNode* parent, const std::vector<uint64_t>& key, const RecordedOp& op,
-                       std::vector<RecordedStorage> new_storages) {
+PathNode* Site::insert(PathNode* parent, std::span<const uint64_t> key, RecordedOp op,
+                       std::span<const RecordedStorage> new_storages) {
   std::lock_guard lock(mutex_);
   if (PathNode* found = parent->find(key)) return found;
-  auto& node = nodes_.emplace_back(std::make_unique<PathNode>());
-  node->op = op;
-  node->key = key;
+  const auto keep = [this]<class T>(std::span<const T> from) {
+    T* to = static_cast<T*>(node_data_.allocate(from.size_bytes(), alignof(T)));
+    std::uninitialized_copy(from.begin(), from.end(), to);
+    return std::span<const T>(to, from.size());
+  };
+  PathNode* node = &nodes_.emplace_back();
+  node->op = std::move(op);
+  node->key = keep(key);
   node->parent = parent;
   node->depth = parent->depth + 1;
-  node->new_storages = std::move(new_storages);
+  node->new_storages = keep(new_storages);
   // Siblings are appended, so that the oldest path is the first to be compared.
   std::atomic<PathNode*>* link = &parent->first_child;
   while (PathNode* sibling = link->load(std::memory_order_relaxed)) link = &sibling->next_sibling;
-  link->store(node.get(), std::memory_order_release);
-  return node.get();
+  link->store(node, std::memory_order_release);
+  return node;
 }
 
 void Site::give_up(const std::string& why) {
@@ -169,6 +175,8 @@ Path path_to(const PathNode* node) {
   for (const PathNode* at = node; at->parent; at = at->parent) chain.push_back(at);
   std::reverse(chain.begin(), chain.end());
   Path path;
+  path.ops.reserve(chain.size());
+  path.storages.reserve(2 * chain.size());
   for (const PathNode* at : chain) {
     path.ops.push_back(&at->op);
     path.storages.insert(path.storages.end(), at->new_storages.begin(), at->new_storages.end());

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <memory_resource>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -48,16 +50,16 @@ struct PathEnd {
 /// One op of a stream. Nodes are never removed while their site lives; children are read without a lock.
 struct PathNode {
   RecordedOp op;
-  std::vector<uint64_t> key;  ///< everything that must agree for the cursor to move here
+  std::span<const uint64_t> key;  ///< everything that must agree for the cursor to move here
   PathNode* parent = nullptr;
   int depth = 0;  ///< ops from the root to here, this one included
   std::atomic<PathNode*> first_child{nullptr};
   std::atomic<PathNode*> next_sibling{nullptr};
   std::atomic<PathEnd*> end{nullptr};
-  std::vector<RecordedStorage> new_storages;  ///< numbered for the first time by this op
+  std::span<const RecordedStorage> new_storages;  ///< numbered for the first time by this op
 
   /// The child with exactly this key, or null.
-  PathNode* find(const std::vector<uint64_t>& words) const;
+  PathNode* find(std::span<const uint64_t> words) const;
 };
 
 struct SiteOptions {
@@ -80,8 +82,8 @@ class Site {
   const SiteOptions& options() const { return options_; }
   PathNode* root() { return &root_; }
   /// The child of `parent` with this key, made if there is none yet.
-  PathNode* insert(PathNode* parent, const std::vector<uint64_t>& key, const RecordedOp& op,
-                   std::vector<RecordedStorage> new_storages);
+  PathNode* insert(PathNode* parent, std::span<const uint64_t> key, RecordedOp op,
+                   std::span<const RecordedStorage> new_storages);
   /// The end at `node`; a new one is counted as a path. Null for a new one when the site has given up.
   PathEnd* end_at(PathNode* node, FlushReason reason, SourceLocation where);
   /// The end at `node` if there is one, for a flush that must not compile: while an exception is in flight.
@@ -110,7 +112,8 @@ class Site {
   SiteOptions options_;
   PathNode root_;
   mutable std::mutex mutex_;
-  std::deque<std::unique_ptr<PathNode>> nodes_;
+  std::pmr::monotonic_buffer_resource node_data_;  ///< what the spans of nodes refer to
+  std::deque<PathNode> nodes_;
   std::deque<std::unique_ptr<PathEnd>> ends_;
   std::atomic<bool> gave_up_{false};
   mutable std::atomic<bool> watched_{false};

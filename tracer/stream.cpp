@@ -2,6 +2,8 @@
 #include "tracer/stream.h"
 
 #include <algorithm>
+#include <new>
+#include <type_traits>
 
 #include "tracer/execute.h"
 
@@ -21,6 +23,15 @@ void Stream::fail_incomplete(std::span<const RecordedOp* const> ops, const LiveS
   for (size_t i = 0; i < storages.size(); ++i)
     if (live[i] && (incomplete[i] || !storages[i]->has_bytes())) storages[i]->mark_failed(error);
 }
+
+namespace {
+// Those of one op; setting all to nothing at each would cost more than most ops need.
+union Operands {
+  static_assert(std::is_trivially_destructible_v<Operand>);
+  Operands() {}
+  Operand items[kMaxInputs + kMaxOutputs];
+};
+}  // namespace
 
 void Stream::run_one_by_one(std::span<const RecordedOp* const> ops, const LiveSet& live) {
   const size_t count = ops.size();
@@ -48,9 +59,11 @@ void Stream::run_one_by_one(std::span<const RecordedOp* const> ops, const LiveSe
     const OperandValue* value = next_value;
     next_value += op.inputs.size() + op.outputs.size();
     if (!op_needed[i]) continue;
-    Operand inputs[kMaxInputs], outputs[kMaxOutputs];
-    const auto operand = [&](const RecordedOperand& from) {
-      Operand to;
+    Operands operands;
+    Operand* const inputs = operands.items;
+    Operand* const outputs = operands.items + op.inputs.size();
+    const auto set = [&](Operand* at, const RecordedOperand& from) {
+      Operand& to = *new (at) Operand;
       to.dtype = from.dtype;
       to.present = from.kind != RecordedOperand::Kind::Absent;
       to.offset = value->offset;
@@ -60,10 +73,9 @@ void Stream::run_one_by_one(std::span<const RecordedOp* const> ops, const LiveSe
         to.geometry = &from.geometry;
       }
       ++value;
-      return to;
     };
-    for (size_t k = 0; k < op.inputs.size(); ++k) inputs[k] = operand(op.inputs[k]);
-    for (size_t k = 0; k < op.outputs.size(); ++k) outputs[k] = operand(op.outputs[k]);
+    for (size_t k = 0; k < op.inputs.size(); ++k) set(inputs + k, op.inputs[k]);
+    for (size_t k = 0; k < op.outputs.size(); ++k) set(outputs + k, op.outputs[k]);
     try {
       for (size_t k = 0; k < op.outputs.size(); ++k)
         if (!outputs[k].storage->has_bytes()) outputs[k].storage->materialise();
