@@ -314,8 +314,7 @@ void Emitter::finalise(int reduction, const std::string& total) {
   ready_[reduction] = true;
 }
 
-bool Emitter::wants_fetches(const std::vector<bool>& needed) const {
-  if (!dialect_.fetches) return false;
+bool Emitter::has_costly(const std::vector<bool>& needed) const {
   for (size_t v = 0; v < needed.size(); ++v) {
     const LoopValue& value = nest_.values[v];
     if (needed[v] && value.kind == LoopValue::Kind::Op && value.level == Level::Full && is_costly(value.op))
@@ -324,17 +323,47 @@ bool Emitter::wants_fetches(const std::vector<bool>& needed) const {
   return false;
 }
 
-/// Opens the loop over parts [from, to) of [first, last), which asks for the next but one if there are many
-/// elements.
-void Emitter::open_parts(const std::string& elements, const std::vector<bool>& fetched, int dim) {
-  line({"for (i64 from = first; from < last; from += kPart) {"});
-  line({"const i64 to = least(last, from + kPart);"});
-  line({"if (", elements, " > kFetchFrom) {"});
-  for (size_t w = 0; w < nest_.windows.size(); ++w)
-    if (fetched[w] && nest_.windows[w].pointer >= 0 &&
-        nest_.windows[w].strides[dim].kind == LoopStride::Kind::One)
-      line({"fetch(", pointer_[w], " + from, to - from);"});
-  line({"}"});
+/// Whether elements along `dim` are neighbours and other dimensions lead to more of them.
+bool Emitter::moves_on(int window, int dim) const {
+  const std::vector<LoopStride>& strides = nest_.windows[window].strides;
+  if (nest_.windows[window].pointer < 0 || strides[dim].kind != LoopStride::Kind::One) return false;
+  return strides.size() == 1 || std::any_of(strides.begin(), strides.end(), [](const LoopStride& stride) {
+           return stride.kind == LoopStride::Kind::Argument;
+         });
+}
+
+// Two kinds of loops: costly ones, a part of which is computed while the next but one comes, and those over
+// short rows that also write. Plain streams and sums are best left to the hardware.
+void Emitter::open_elements(const std::string& elements, const std::vector<bool>& needed, int dim) {
+  const bool costly = has_costly(needed), columns = nest_.kind == LoopNest::Kind::Columns;
+  const bool writes = !columns || !stored(Level::Full).empty();
+  const bool fetches = dialect_.fetches && (costly || (writes && nest_.dims.size() > 1));
+  loops_ = fetches ? 2 : 1;
+  if (fetches) {
+    std::vector<bool> read(nest_.windows.size(), false), written = read;
+    for (size_t v = 0; v < needed.size(); ++v)
+      if (const LoopValue& value = nest_.values[v]; needed[v] && value.kind == LoopValue::Kind::Load)
+        read[value.window] = true;
+    for (const LoopStore& store : nest_.stores)
+      if (!columns || (!costly && nest_.values[store.value].level == Level::Full))
+        written[store.window] = true;
+    line({"const bool far = ", elements, " > kFetchFrom;"});
+    line({"const i64 step = far ? kPart : last - first;"});
+    line({"for (i64 from = first; from < last; from += step) {"});
+    line({"const i64 to = least(last, from + step);"});
+    line({"if (far) {"});
+    for (size_t w = 0; w < nest_.windows.size(); ++w)
+      if ((read[w] || written[w]) && moves_on(static_cast<int>(w), dim))
+        line({written[w] && !costly ? "fetch_to_write(" : "fetch(", pointer_[w], " + from",
+              costly ? " + 2 * kPart" : " + kPart", ", to - from);"});
+    line({"}"});
+  }
+  line({dialect_.independent});
+  line({fetches ? "for (i64 j = from; j < to; ++j) {" : "for (i64 j = first; j < last; ++j) {"});
+}
+
+void Emitter::close_elements() {
+  for (; loops_ > 0; --loops_) line({"}"});
 }
 
 void Emitter::pointwise() {
@@ -355,14 +384,10 @@ void Emitter::pointwise() {
   }
   rebase(outer, "q", needed);
   hoist(needed, inner);
-  const bool fetches = wants_fetches(needed);
-  if (fetches) open_parts("last - first", std::vector<bool>(nest_.windows.size(), true), inner);
-  line({dialect_.independent});
-  line({fetches ? "for (i64 j = from; j < to; ++j) {" : "for (i64 j = first; j < last; ++j) {"});
+  open_elements("end - begin", needed, inner);
   compute(needed, inner, "j");
   store(Level::Full, inner, "j");
-  line({"}"});
-  if (fetches) line({"}"});
+  close_elements();
   if (!outer.empty()) {
     line({"first = 0;"});
     for (size_t i = outer.size(); i-- > 1;) {

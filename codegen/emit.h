@@ -24,8 +24,12 @@ class Emitter {
   std::string run();
 
  private:
-  bool wants_fetches(const std::vector<bool>& needed) const;
-  void open_parts(const std::string& elements, const std::vector<bool>& fetched, int dim);
+  bool has_costly(const std::vector<bool>& needed) const;
+  /// The vectorised loop over elements [first, last) of `dim`, one of `elements` in all, which asks for
+  /// memory ahead where that pays; the lines of close_elements() end it.
+  void open_elements(const std::string& elements, const std::vector<bool>& needed, int dim);
+  void close_elements();
+  bool moves_on(int window, int dim) const;
   void pointwise();
   void rows();
   void split_blocks();
@@ -89,6 +93,7 @@ class Emitter {
   const Dialect& dialect_;
   std::string text_;
   int depth_ = 0;
+  int loops_ = 0;  ///< that close_elements() ends
   std::vector<int> reductions_;
   std::vector<int> by_role_[5];
   std::vector<bool> ready_;           ///< values that have a variable in scope

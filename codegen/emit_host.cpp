@@ -19,12 +19,18 @@ constexpr std::string_view kSupport = R"text(
 #define ETCH_LANE_LOOP _Pragma("GCC unroll 1") _Pragma("GCC ivdep")
 #endif
 namespace etch::scalar {
-// A part of a costly loop is computed while the next but one comes from memory.
+// A part of a long loop is computed while a later one comes from memory.
 constexpr i64 kPart = 512, kFetchFrom = 64 * kPart;
 template <class T>
 ETCH_FN void fetch(const T* from, i64 count) {
   for (i64 i = 0; i < count * static_cast<i64>(sizeof(T)); i += 64)
-    __builtin_prefetch(reinterpret_cast<const char*>(from + 2 * kPart) + i);
+    __builtin_prefetch(reinterpret_cast<const char*>(from) + i);
+}
+// For writing: what both threads have read is taken from the other one at once.
+template <class T>
+ETCH_FN void fetch_to_write(const T* from, i64 count) {
+  for (i64 i = 0; i < count * static_cast<i64>(sizeof(T)); i += 64)
+    __builtin_prefetch(reinterpret_cast<const char*>(from) + i, 1);
 }
 }  // namespace etch::scalar
 )text";

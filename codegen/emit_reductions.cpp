@@ -357,17 +357,7 @@ void Emitter::column_chunks() {
   split_index("row", dims(LoopRole::Reduced));
   rebase(dims(LoopRole::Reduced), "t", needed);
   hoist(needed, column);
-  const bool fetches = wants_fetches(needed);
-  if (fetches) {
-    // Only what is read: asking for what is only written does not pay here.
-    std::vector<bool> read(nest_.windows.size(), false);
-    for (size_t v = 0; v < needed.size(); ++v)
-      if (const LoopValue& value = nest_.values[v]; needed[v] && value.kind == LoopValue::Kind::Load)
-        read[value.window] = true;
-    open_parts(concat({"rows * d", column}), read, column);
-  }
-  line({dialect_.independent});
-  line({fetches ? "for (i64 j = from; j < to; ++j) {" : "for (i64 j = first; j < last; ++j) {"});
+  open_elements(concat({"rows * d", column}), needed, column);
   compute(needed, column, "j");
   store(Level::Full, column, "j");
   for (int r : reductions_)
@@ -375,8 +365,7 @@ void Emitter::column_chunks() {
           combine(r, concat({"a", r, "[j - first]"}),
                   argument(nest_.values[r].args[0], nest_.values[r].compute)),
           ";"});
-  line({"}"});
-  if (fetches) line({"}"});
+  close_elements();
   line({"}"});
   for (int r : reductions_)
     line({"for (i64 j = first; j < last; ++j) s", r, "[part * d", column, " + j] = a", r, "[j - first];"});

@@ -100,7 +100,7 @@ struct Dialect {
   std::string_view independent;  ///< put before loops whose iterations touch distinct elements
   int64_t column_tile;
   bool row_buffers;
-  bool fetches;  ///< costly pointwise loops ask for memory ahead: they outrun the hardware's prefetching
+  bool fetches;  ///< loops that the hardware's prefetching does not serve well ask for memory ahead
 };
 const Dialect& host_dialect();
 const Dialect& cuda_dialect();

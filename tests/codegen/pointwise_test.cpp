@@ -42,6 +42,16 @@ TEST(Pointwise, LongCostlyLoopsRunInParts) {
   g.check();
 }
 
+TEST(Pointwise, ManyRowsRunInParts) {
+  for (int64_t columns : {3, 64, 1300}) {
+    Group g;
+    const Dims sizes = {90'000 / columns, columns};
+    const GraphOperand x = g.input(DType::F32, sizes), row = g.input(DType::F32, {columns});
+    g.keep(g.op(Op::mul, {g.op(Op::sub, {x, row}), row}));
+    g.check();
+  }
+}
+
 TEST(Pointwise, BroadcastsChannelsOfChannelsLast) {
   Group g;
   const Dims sizes = {2, 19, 3, 5};
