@@ -136,7 +136,7 @@ Workload make_workload(const std::string& name, int64_t batch) {
 
 // The compile time of the same step in a new process, which finds this one's kernels in the cache.
 double warm_compile_ms() {
-  const std::string command = concat(
+  const std::string command = join_text(
       {"/proc/self/exe --json --compile_only --steps=1 --mode=compiled --model=", absl::GetFlag(FLAGS_model),
        " --batch=", absl::GetFlag(FLAGS_batch), " --threads=", absl::GetFlag(FLAGS_threads)});
   char self[4096];

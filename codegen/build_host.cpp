@@ -74,7 +74,7 @@ std::string describe_cpu() {
     const size_t end = std::min(rest.find('\n'), rest.size());
     const std::string_view row = rest.substr(0, end);
     for (std::string_view wanted : {"vendor_id", "cpu family", "model", "flags", "Features", "CPU "})
-      if (row.starts_with(wanted)) text += concat({row, "\n"});
+      if (row.starts_with(wanted)) text += join_text({row, "\n"});
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
   return text;
@@ -140,7 +140,7 @@ TemporaryFolder::~TemporaryFolder() {
 void build_units(const HostCompiler& compiler, const std::string& folder, std::vector<BuildUnit>& units) {
   std::vector<pid_t> processes;
   for (size_t i = 0; i < units.size(); ++i) {
-    const std::string base = concat({folder, "/", static_cast<int>(i)});
+    const std::string base = join_text({folder, "/", static_cast<int>(i)});
     std::vector<std::string> command = {compiler.path};
     command.insert(command.end(), compiler.flags.begin(), compiler.flags.end());
     for (const char* flag : {"-shared", "-nostdlib", "-o"}) command.emplace_back(flag);
@@ -150,7 +150,7 @@ void build_units(const HostCompiler& compiler, const std::string& folder, std::v
     processes.push_back(written ? start(command, base + ".log", folder) : -1);
   }
   for (size_t i = 0; i < units.size(); ++i) {
-    const std::string base = concat({folder, "/", static_cast<int>(i)});
+    const std::string base = join_text({folder, "/", static_cast<int>(i)});
     if (finish(processes[i]))
       units[i].library = base + ".so";
     else if (!read_file(base + ".log", &units[i].errors) || units[i].errors.empty())

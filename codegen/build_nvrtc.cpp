@@ -67,7 +67,7 @@ CudaBinary build_cuda(const std::string& source, std::string_view architecture) 
   Program program = nullptr;
   if (api.create(&program, source.c_str(), "etch_kernels.cu", 0, nullptr, nullptr) != 0)
     return {"", "nvrtcCreateProgram failed"};
-  const std::string target = concat({"--gpu-architecture=", architecture});
+  const std::string target = join_text({"--gpu-architecture=", architecture});
   const char* options[] = {target.c_str(), "--std=c++20", "--fmad=false"};
   const int status = api.compile(program, 3, options);
   CudaBinary result;

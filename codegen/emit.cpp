@@ -67,7 +67,7 @@ std::string Emitter::run() {
 }
 
 void Emitter::line(std::initializer_list<Piece> pieces) {
-  const std::string text = concat(pieces);
+  const std::string text = join_text(pieces);
   if (text.empty()) return;
   if (text.starts_with('}')) --depth_;
   text_.append(static_cast<size_t>(2 * depth_), ' ');
@@ -76,7 +76,7 @@ void Emitter::line(std::initializer_list<Piece> pieces) {
   if (text.ends_with('{')) ++depth_;
 }
 
-std::string Emitter::extent(int dim) const { return concat({"d", dim}); }
+std::string Emitter::extent(int dim) const { return join_text({"d", dim}); }
 
 std::string Emitter::product(LoopRole role) const {
   std::string text;
@@ -86,20 +86,20 @@ std::string Emitter::product(LoopRole role) const {
 
 std::string Emitter::stride(int window, int dim) const {
   const LoopStride& stride = nest_.windows[window].strides[dim];
-  return stride.kind == LoopStride::Kind::Argument ? concat({"d", stride.argument}) : "1";
+  return stride.kind == LoopStride::Kind::Argument ? join_text({"d", stride.argument}) : "1";
 }
 
 void Emitter::open(int phase, std::string_view count) {
   ready_.assign(nest_.values.size(), false);
   pointer_.assign(nest_.windows.size(), "0");
-  text_ += dialect_.open(concat({name_, "_", phase}), nest_, count);
+  text_ += dialect_.open(join_text({name_, "_", phase}), nest_, count);
   depth_ = 1;
   for (int k = 0; k < nest_.arguments; ++k) line({"const i64 d", k, " = dims[", k, "];"});
   for (size_t w = 0; w < nest_.windows.size(); ++w) {
     const LoopWindow& window = nest_.windows[w];
     if (window.pointer < 0) continue;
     const int number = static_cast<int>(w);
-    pointer_[w] = concat({"p", number});
+    pointer_[w] = join_text({"p", number});
     const std::string_view type = memory_type(window.dtype);
     line({type, "* const p", number, " = reinterpret_cast<", type, "*>(pointers[", window.pointer, "]);"});
   }
@@ -134,7 +134,7 @@ void Emitter::split_index(const std::string& linear, const std::vector<int>& gro
       line({type, " i", dim, " = ", rest, ";"});
     } else {
       line({type, " i", dim, " = ", rest, " % d", dim, ";"});
-      const std::string next = concat({"x", dim});
+      const std::string next = join_text({"x", dim});
       line({"const i64 ", next, " = ", rest, " / d", dim, ";"});
       rest = next;
     }
@@ -153,11 +153,11 @@ void Emitter::rebase(const std::vector<int>& group, std::string_view prefix,
     std::string steps;
     for (int dim : group)
       if (nest_.windows[w].strides[dim].kind != LoopStride::Kind::Zero)
-        steps += concat({" + i", dim, " * ", stride(static_cast<int>(w), dim)});
+        steps += join_text({" + i", dim, " * ", stride(static_cast<int>(w), dim)});
     if (!used[w] || steps.empty()) continue;
-    const std::string pointer = concat({prefix, static_cast<int>(w)});
+    const std::string pointer = join_text({prefix, static_cast<int>(w)});
     const bool index = nest_.windows[w].pointer < 0;
-    line({index ? "const i64 " : concat({memory_type(nest_.windows[w].dtype), "* const "}), pointer, " = ",
+    line({index ? "const i64 " : join_text({memory_type(nest_.windows[w].dtype), "* const "}), pointer, " = ",
           pointer_[w], steps, ";"});
     pointer_[w] = pointer;
   }
@@ -169,19 +169,19 @@ std::string Emitter::element(int window, int dim, std::string_view index) const 
   if (dim >= 0) {
     const LoopStride& stride = nest_.windows[window].strides[dim];
     if (stride.kind == LoopStride::Kind::One) step = std::string(index);
-    if (stride.kind == LoopStride::Kind::Argument) step = concat({"(", index, ") * d", stride.argument});
+    if (stride.kind == LoopStride::Kind::Argument) step = join_text({"(", index, ") * d", stride.argument});
   }
-  if (number) return step.empty() ? pointer_[window] : concat({pointer_[window], " + ", step});
-  return concat({pointer_[window], "[", step.empty() ? "0" : step, "]"});
+  if (number) return step.empty() ? pointer_[window] : join_text({pointer_[window], " + ", step});
+  return join_text({pointer_[window], "[", step.empty() ? "0" : step, "]"});
 }
 
 std::string Emitter::argument(int value, DType type) const {
-  const std::string text = concat({"v", value});
+  const std::string text = join_text({"v", value});
   const DType have = compute_dtype(nest_.values[value].dtype);
   // A choice rather than a conversion: compilers make a vector of it whatever was compared.
   if (have == DType::Bool && is_floating(type))
-    return concat({"(", text, " ? ", register_type(type), "(1) : ", register_type(type), "(0))"});
-  return have == type ? text : concat({"cast<", register_type(type), ">(", text, ")"});
+    return join_text({"(", text, " ? ", register_type(type), "(1) : ", register_type(type), "(0))"});
+  return have == type ? text : join_text({"cast<", register_type(type), ">(", text, ")"});
 }
 
 void Emitter::define(int value, const std::string& expression) {
@@ -202,12 +202,12 @@ std::string Emitter::expression(int number) const {
   std::string call;
   DType result = value.compute;
   if (value.kind == LoopValue::Kind::Single) {
-    call = concat({"reduce_", row.name, "<", type, ">(identity_", row.name, "<", type, ">(), ",
-                   argument(value.args[0], value.compute), ")"});
+    call = join_text({"reduce_", row.name, "<", type, ">(identity_", row.name, "<", type, ">(), ",
+                      argument(value.args[0], value.compute), ")"});
   } else if (value.op == Op::copy) {
     return argument(value.args[0], compute_dtype(value.dtype));
   } else {
-    call = concat({"op_", row.name, "<", type, ">("});
+    call = join_text({"op_", row.name, "<", type, ">("});
     for (size_t i = 0; i < value.args.size(); ++i) {
       const int arg = value.args[i];
       const DType have = compute_dtype(nest_.values[arg].dtype);
@@ -217,13 +217,13 @@ std::string Emitter::expression(int number) const {
           is_integral(have))
         want = DType::I64;
       if (nest_.values[arg].kind == LoopValue::Kind::Index) want = DType::I64;
-      call += concat({i ? ", " : "", argument(arg, want)});
+      call += join_text({i ? ", " : "", argument(arg, want)});
     }
     call += ")";
     if (row.rule == DTypeRule::Bool) result = DType::Bool;
   }
   const DType want = compute_dtype(value.dtype);
-  return result == want ? call : concat({"cast<", register_type(want), ">(", call, ")"});
+  return result == want ? call : join_text({"cast<", register_type(want), ">(", call, ")"});
 }
 
 void Emitter::compute(const std::vector<bool>& needed, int dim, std::string_view index) {
@@ -299,18 +299,19 @@ std::vector<int> Emitter::operands(const std::vector<int>& reductions) const {
 
 std::string Emitter::combine(int reduction, const std::string& a, const std::string& b) const {
   const LoopValue& value = nest_.values[reduction];
-  return concat({"reduce_", name(value.op), "<", register_type(value.compute), ">(", a, ", ", b, ")"});
+  return join_text({"reduce_", name(value.op), "<", register_type(value.compute), ">(", a, ", ", b, ")"});
 }
 
 std::string Emitter::identity(int reduction) const {
   const LoopValue& value = nest_.values[reduction];
-  return concat({"identity_", name(value.op), "<", register_type(value.compute), ">()"});
+  return join_text({"identity_", name(value.op), "<", register_type(value.compute), ">()"});
 }
 
 void Emitter::finalise(int reduction, const std::string& total) {
   const LoopValue& value = nest_.values[reduction];
   const DType want = compute_dtype(value.dtype);
-  define(reduction, want == value.compute ? total : concat({"cast<", register_type(want), ">(", total, ")"}));
+  define(reduction,
+         want == value.compute ? total : join_text({"cast<", register_type(want), ">(", total, ")"}));
   ready_[reduction] = true;
 }
 

@@ -36,7 +36,7 @@ ETCH_FN void fetch_to_write(const T* from, i64 count) {
 )text";
 
 std::string open(const std::string& name, const LoopNest&, std::string_view) {
-  return concat(
+  return join_text(
       {"namespace etch::scalar {\nextern \"C\" void ", name,
        "(char* const* pointers, const i64* dims, const KernelScalar* scalars, i64 begin, i64 end) {\n"});
 }
@@ -54,7 +54,7 @@ const Dialect& host_dialect() {
 
 const std::string& host_prelude() {
   static const std::string* const text =
-      new std::string(concat({kScalarMathSource, kSupport, op_definitions()}));
+      new std::string(join_text({kScalarMathSource, kSupport, op_definitions()}));
   return *text;
 }
 

@@ -76,7 +76,7 @@ void Emitter::block_elements(const std::vector<int>& reductions, const std::vect
   if (stores) store(Level::Full, inner, "e");
   for (int r : reductions)
     line({"a", r, "[l] = ",
-          combine(r, concat({"a", r, "[l]"}), argument(nest_.values[r].args[0], nest_.values[r].compute)),
+          combine(r, join_text({"a", r, "[l]"}), argument(nest_.values[r].args[0], nest_.values[r].compute)),
           ";"});
   ready_ = ready;
 }
@@ -161,7 +161,7 @@ void Emitter::block_in_parts(const std::vector<int>& reductions, const std::vect
   ready_ = ready;
   for (int r : reductions)
     line({"take_lanes<", type(r), ", reduce_", name(nest_.values[r].op), "<", type(r), ">>(a", r, ", ",
-          buffered(r) ? concat({"e", r}) : concat({"b", nest_.values[r].args[0], " + part"}),
+          buffered(r) ? join_text({"e", r}) : join_text({"b", nest_.values[r].args[0], " + part"}),
           ", last - part);"});
   line({"}"});
 }
@@ -224,17 +224,18 @@ void Emitter::reduction_pass(int pass, const std::vector<int>& reductions) {
   line({"const i64 stop = least(run, block + ", kBlock, ");"});
   block(reductions, needed, stores);
   for (int r : reductions)
-    line({"part", r, " = ", combine(r, concat({"part", r}), concat({"a", r, "[0]"})), ";"});
+    line({"part", r, " = ", combine(r, join_text({"part", r}), join_text({"a", r, "[0]"})), ";"});
   line({"}"});
   if (outer)
-    for (int r : reductions) line({"r", r, " = ", combine(r, concat({"r", r}), concat({"part", r})), ";"});
+    for (int r : reductions)
+      line({"r", r, " = ", combine(r, join_text({"r", r}), join_text({"part", r})), ";"});
   close_loops(LoopRole::Outer);
   line({"}"});
   pointer_ = pointers;
   ready_ = ready;
   for (size_t v = 0; v < keep_.size(); ++v)
     if (keep_[v]) kept_[v] = true;
-  for (int r : reductions) finalise(r, concat({total, r}));
+  for (int r : reductions) finalise(r, join_text({total, r}));
 }
 
 /// The last pass where it reduces nothing.
@@ -320,10 +321,10 @@ void Emitter::split_fold() {
     line({"for (i64 i = 0; i < runs; ++i) {"});
     line({type, " u = ", identity(r), ";"});
     line({"for (i64 b = 0; b < blocks; ++b) u = ",
-          combine(r, "u", concat({"s", r, "[(row * runs + i) * blocks + b]"})), ";"});
-    line({"r", r, " = ", outer ? combine(r, concat({"r", r}), "u") : std::string("u"), ";"});
+          combine(r, "u", join_text({"s", r, "[(row * runs + i) * blocks + b]"})), ";"});
+    line({"r", r, " = ", outer ? combine(r, join_text({"r", r}), "u") : std::string("u"), ";"});
     line({"}"});
-    finalise(r, concat({"r", r}));
+    finalise(r, join_text({"r", r}));
   }
   compute(needed_for(stored(Level::Row)), -1, "0");
   store(Level::Row, -1, "0");
@@ -335,9 +336,9 @@ void Emitter::column_chunks() {
   const int column = dims(LoopRole::Column)[0];
   const std::string tile = std::to_string(dialect_.column_tile);
   const int extra = nest_.first_extra + static_cast<int>(reductions_.size());
-  const std::string size = concat({"d", extra}), chunks = concat({"d", extra + 1});
-  open(0, concat({product(LoopRole::Kept), " * ", chunks, " * ((d", column, " + ", tile, " - 1) / ", tile,
-                  ")"}));
+  const std::string size = join_text({"d", extra}), chunks = join_text({"d", extra + 1});
+  open(0, join_text({product(LoopRole::Kept), " * ", chunks, " * ((d", column, " + ", tile, " - 1) / ", tile,
+                     ")"}));
   std::vector<int> roots = operands(reductions_);
   for (int value : stored(Level::Full)) roots.push_back(value);
   const std::vector<bool> needed = needed_for(roots);
@@ -357,12 +358,12 @@ void Emitter::column_chunks() {
   split_index("row", dims(LoopRole::Reduced));
   rebase(dims(LoopRole::Reduced), "t", needed);
   hoist(needed, column);
-  open_elements(concat({"rows * d", column}), needed, column);
+  open_elements(join_text({"rows * d", column}), needed, column);
   compute(needed, column, "j");
   store(Level::Full, column, "j");
   for (int r : reductions_)
     line({"a", r, "[j - first] = ",
-          combine(r, concat({"a", r, "[j - first]"}),
+          combine(r, join_text({"a", r, "[j - first]"}),
                   argument(nest_.values[r].args[0], nest_.values[r].compute)),
           ";"});
   close_elements();
@@ -378,7 +379,7 @@ void Emitter::column_fold() {
   const int column = dims(LoopRole::Column)[0];
   const std::string tile = std::to_string(dialect_.column_tile);
   const int extra = nest_.first_extra + static_cast<int>(reductions_.size());
-  const std::string chunks = concat({"d", extra + 1});
+  const std::string chunks = join_text({"d", extra + 1});
   line({"for (i64 at = begin; at < end;) {"});
   line({"const i64 first = at % d", column, ", kept = at / d", column, ";"});
   line({"const i64 last = least(least(d", column, ", first + end - at), first + ", tile, ");"});
@@ -395,13 +396,13 @@ void Emitter::column_fold() {
   for (int r : reductions_) {
     line({dialect_.independent});
     line({"for (i64 j = first; j < last; ++j) a", r, "[j - first] = ",
-          combine(r, concat({"a", r, "[j - first]"}), concat({"s", r, "[from + j]"})), ";"});
+          combine(r, join_text({"a", r, "[j - first]"}), join_text({"s", r, "[from + j]"})), ";"});
   }
   line({"}"});
   hoist(needed, column);
   line({dialect_.independent});
   line({"for (i64 j = first; j < last; ++j) {"});
-  for (int r : reductions_) finalise(r, concat({"a", r, "[j - first]"}));
+  for (int r : reductions_) finalise(r, join_text({"a", r, "[j - first]"}));
   compute(needed, column, "j");
   store(Level::Row, column, "j");
   line({"}"});

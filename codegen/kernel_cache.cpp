@@ -21,13 +21,13 @@ constexpr std::string_view kMagic = "etch-kernel 1 ";
 
 std::string default_folder() {
   if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache && *cache == '/')
-    return concat({cache, "/etch"});
+    return join_text({cache, "/etch"});
   const char* home = std::getenv("HOME");
   if (!home || !*home) {
     const passwd* user = getpwuid(geteuid());
     home = user ? user->pw_dir : nullptr;
   }
-  return home && *home ? concat({home, "/.cache/etch"}) : "";
+  return home && *home ? join_text({home, "/.cache/etch"}) : "";
 }
 
 bool usable(const std::string& folder) {
@@ -37,7 +37,7 @@ bool usable(const std::string& folder) {
 }
 
 std::string library_name(const Hash128& content, uint64_t size) {
-  return concat({content.hex(), "-", size, ".so"});
+  return join_text({content.hex(), "-", size, ".so"});
 }
 
 }  // namespace
@@ -56,13 +56,13 @@ std::optional<KernelCache> KernelCache::open() {
 
 std::optional<std::string> KernelCache::find(const Hash128& key) const {
   std::string entry, content;
-  if (!read_file(concat({folder_, "/", key.hex(), ".kernel"}), &entry)) return std::nullopt;
+  if (!read_file(join_text({folder_, "/", key.hex(), ".kernel"}), &entry)) return std::nullopt;
   // The entry is the magic, the key and the library's name: content hash, '-', size, ".so", newline.
-  const std::string head = concat({kMagic, key.hex(), " "});
+  const std::string head = join_text({kMagic, key.hex(), " "});
   if (!entry.starts_with(head) || !entry.ends_with(".so\n")) return std::nullopt;
   const std::string name = entry.substr(head.size(), entry.size() - head.size() - 1);
   if (name.find('/') != std::string::npos) return std::nullopt;
-  const std::string path = concat({folder_, "/", name});
+  const std::string path = join_text({folder_, "/", name});
   if (!read_file(path, &content) || library_name(Hash128::of(content), content.size()) != name)
     return std::nullopt;
   return path;
@@ -71,17 +71,17 @@ std::optional<std::string> KernelCache::find(const Hash128& key) const {
 std::optional<std::string> KernelCache::add_library(const std::string& library) const {
   std::string content;
   if (!read_file(library, &content)) return std::nullopt;
-  const std::string path = concat({folder_, "/", library_name(Hash128::of(content), content.size())});
+  const std::string path = join_text({folder_, "/", library_name(Hash128::of(content), content.size())});
   if (std::rename(library.c_str(), path.c_str()) != 0) return std::nullopt;
   return path;
 }
 
 void KernelCache::add_kernel(const Hash128& key, const std::string& library) const {
   static std::atomic<int64_t> count{0};
-  const std::string path = concat({folder_, "/", key.hex(), ".kernel"});
-  const std::string beside = concat({path, ".", static_cast<int64_t>(getpid()), ".", count++});
+  const std::string path = join_text({folder_, "/", key.hex(), ".kernel"});
+  const std::string beside = join_text({path, ".", static_cast<int64_t>(getpid()), ".", count++});
   const std::string name = library.substr(library.rfind('/') + 1);
-  if (!write_file(beside, concat({kMagic, key.hex(), " ", name, "\n"})) ||
+  if (!write_file(beside, join_text({kMagic, key.hex(), " ", name, "\n"})) ||
       std::rename(beside.c_str(), path.c_str()) != 0)
     unlink(beside.c_str());
 }

@@ -42,7 +42,7 @@ void warn_once(std::string_view text) {
 /// All that decides the machine code but the kernel's own text.
 std::string context_of(const HostCompiler& compiler) {
   std::string text =
-      concat({compiler.path, "\n", compiler.version, "\n", compiler.cpu, "\n", host_prelude(), "\n"});
+      join_text({compiler.path, "\n", compiler.version, "\n", compiler.cpu, "\n", host_prelude(), "\n"});
   for (const std::string& flag : compiler.flags) text += flag + "\n";
   return Hash128::of(text).hex();
 }
@@ -57,7 +57,7 @@ struct Wanted {
 bool take(void* library, Wanted& wanted) {
   std::vector<HostFunction> phases;
   for (size_t i = 0; i < wanted.kernel->phases.size(); ++i) {
-    void* symbol = dlsym(library, concat({wanted.kernel->name, "_", static_cast<int>(i)}).c_str());
+    void* symbol = dlsym(library, join_text({wanted.kernel->name, "_", static_cast<int>(i)}).c_str());
     if (!symbol) return false;
     phases.push_back(reinterpret_cast<HostFunction>(symbol));
   }
@@ -89,7 +89,7 @@ void dump(const BuildUnit& unit) {
   if (folder.empty()) return;
   std::error_code ignored;
   std::filesystem::create_directories(folder, ignored);
-  const std::string base = concat({folder, "/kernels_", Hash128::of(unit.source).hex()});
+  const std::string base = join_text({folder, "/kernels_", Hash128::of(unit.source).hex()});
   write_file(base + ".cpp", unit.source);
   if (!unit.library.empty())
     std::filesystem::copy_file(unit.library, base + ".so", std::filesystem::copy_options::overwrite_existing,
@@ -112,7 +112,7 @@ void compile(const HostCompiler& compiler, const std::optional<KernelCache>& cac
   for (size_t i = 0; i < units.size(); ++i) {
     dump(units[i]);
     if (units[i].library.empty()) {
-      log(0, concat({"kernels: ", compiler.path, " failed, so these run op by op:\n", units[i].errors}));
+      log(0, join_text({"kernels: ", compiler.path, " failed, so these run op by op:\n", units[i].errors}));
       continue;
     }
     // From the cache's path if there is one: the folder goes away.
@@ -120,7 +120,7 @@ void compile(const HostCompiler& compiler, const std::optional<KernelCache>& cac
     if (cache) path = cache->add_library(units[i].library);
     void* library = open_library(path ? *path : units[i].library);
     if (!library) {
-      log(0, concat({"kernels: dlopen failed, so these run op by op: ", dlerror()}));
+      log(0, join_text({"kernels: dlopen failed, so these run op by op: ", dlerror()}));
       continue;
     }
     for (Wanted* kernel : dealt[i])
@@ -156,7 +156,7 @@ std::vector<LoadedKernel> load_host_kernels(std::span<const LoweredKernel* const
     const auto [entry, fresh] = index.emplace(key, wanted.size());
     if (fresh) wanted.push_back({kernel, key, {}});
     which.push_back(entry->second);
-    if (fresh) log(4, concat({"kernel ", kernel->name, ":\n", kernel->host_source}));
+    if (fresh) log(4, join_text({"kernel ", kernel->name, ":\n", kernel->host_source}));
   }
 
   std::vector<Wanted*> missing;
@@ -191,7 +191,7 @@ std::vector<LoadedKernel> load_host_kernels(std::span<const LoweredKernel* const
       counts.compile_ms =
           std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
       counts.compiled = static_cast<int>(uncompiled.size());
-      log(2, concat({"kernels: compiled ", counts.compiled, " in ", counts.compile_ms, " ms"}));
+      log(2, join_text({"kernels: compiled ", counts.compiled, " in ", counts.compile_ms, " ms"}));
     }
     std::lock_guard lock(loaded().mutex);
     for (const Wanted* kernel : missing)

@@ -22,7 +22,7 @@ std::string kernel_name(const LoopNest& nest, const std::string& structure) {
     text += '_';
     text += name(value.op);
   }
-  if (ops > 4) text += concat({"_and_", ops - 4});
+  if (ops > 4) text += join_text({"_and_", ops - 4});
   return text + "_" + Hash128::of(structure).hex().substr(0, 16);
 }
 

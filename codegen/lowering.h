@@ -57,7 +57,7 @@ class Lowering {
 
   template <class... Pieces>
   bool refuse(const Pieces&... pieces) {
-    why_ = concat({Piece(pieces)...});
+    why_ = join_text({Piece(pieces)...});
     return false;
   }
   bool find_space(const std::vector<Node>& body);

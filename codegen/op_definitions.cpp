@@ -16,22 +16,22 @@ std::string pointwise(const OpInfo& row) {
     std::string type = "T";
     // Scalars of generators keep their own kind.
     if (generator) {
-      type = concat({"T", i});
-      types += concat({", class ", type});
+      type = join_text({"T", i});
+      types += join_text({", class ", type});
     }
     if (row.rule == DTypeRule::Where && i == 0) type = "bool";
-    parameters += concat({i ? ", " : "", type, " ", kNames[i]});
+    parameters += join_text({i ? ", " : "", type, " ", kNames[i]});
   }
-  if (generator) parameters += concat({row.arity ? ", " : "", "i64 i"});
+  if (generator) parameters += join_text({row.arity ? ", " : "", "i64 i"});
   const char* result = row.rule == DTypeRule::Bool ? "bool" : "T";
-  return concat({"template <", types, ">\nETCH_FN ", result, " op_", row.name, "(", parameters,
-                 ") {\n  return static_cast<", result, ">(", row.expression, ");\n}\n"});
+  return join_text({"template <", types, ">\nETCH_FN ", result, " op_", row.name, "(", parameters,
+                    ") {\n  return static_cast<", result, ">(", row.expression, ");\n}\n"});
 }
 
 std::string reduction(const OpInfo& row) {
-  return concat({"template <class T>\nETCH_FN T identity_", row.name, "() {\n  return ", row.identity,
-                 ";\n}\ntemplate <class T>\nETCH_FN T reduce_", row.name,
-                 "(T a, T b) {\n  return static_cast<T>(", row.expression, ");\n}\n"});
+  return join_text({"template <class T>\nETCH_FN T identity_", row.name, "() {\n  return ", row.identity,
+                    ";\n}\ntemplate <class T>\nETCH_FN T reduce_", row.name,
+                    "(T a, T b) {\n  return static_cast<T>(", row.expression, ");\n}\n"});
 }
 
 constexpr const char* kReductionSupport = R"(

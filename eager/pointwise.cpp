@@ -55,6 +55,15 @@ Tensor pointwise(Op op, std::span<Arg> operands) {
   return output;
 }
 
+// x^2 is a product: exact, fast, and a different op in the stream.
+bool is_square(Op op, std::span<const Arg> operands) {
+  if (op != Op::pow || !operands[0].is_tensor() || operands[1].is_tensor()) return false;
+  const Scalar exponent = operands[1].scalar();
+  const DType dtype = operands[0].tensor().dtype();
+  return exponent.to_double() == 2.0 && dtype != DType::Bool &&
+         (exponent.kind() == Scalar::Kind::Int || is_floating(dtype));
+}
+
 Tensor& pointwise_in_place(Op op, Tensor& self, std::span<Arg> operands) {
   const auto function = [op] { return std::string(name(op)) + "_"; };
   for (const Arg& operand : operands) {
@@ -93,10 +102,11 @@ Tensor& pointwise_in_place(Op op, Tensor& self, std::span<Arg> operands) {
 #define ETCH_ARRAY_2 operand(a), operand(b)
 #define ETCH_ARRAY_3 operand(a), operand(b), operand(c)
 #define ETCH_ARRAY_4 operand(a), operand(b), operand(c), operand(d)
-#define ETCH_POINTWISE(name, arity, ...)   \
-  Tensor name(ETCH_ARGS_##arity) {         \
-    Arg operands[] = {ETCH_ARRAY_##arity}; \
-    return pointwise(Op::name, operands);  \
+#define ETCH_POINTWISE(name, arity, ...)                                            \
+  Tensor name(ETCH_ARGS_##arity) {                                                  \
+    Arg operands[] = {ETCH_ARRAY_##arity};                                          \
+    if (is_square(Op::name, operands)) return pointwise(Op::square, {operands, 1}); \
+    return pointwise(Op::name, operands);                                           \
   }
 #define ETCH_GENERATOR(...)
 #define ETCH_REDUCTION(...)
@@ -105,18 +115,14 @@ Tensor& pointwise_in_place(Op op, Tensor& self, std::span<Arg> operands) {
 #include "tracer/ops.def"
 
 #undef ETCH_METHOD_1
+#undef ETCH_METHOD_2
 #define ETCH_METHOD_1(name) \
   Tensor Tensor::name() const { return etch::name(*this); }
+#define ETCH_METHOD_2(name) \
+  Tensor Tensor::name(const Arg& other) const { return etch::name(*this, other); }
 #define ETCH_POINTWISE(name, arity, ...) ETCH_METHOD_##arity(name)
 #include "tracer/ops.def"
 
-Tensor Tensor::pow(const Arg& exponent) const {
-  // x^2 is a product: exact, fast, and a different op in the stream.
-  if (!exponent.is_tensor() && exponent.scalar().to_double() == 2.0 && dtype() != DType::Bool &&
-      (exponent.scalar().kind() == Scalar::Kind::Int || is_floating(dtype())))
-    return square();
-  return etch::pow(*this, exponent);
-}
 Tensor Tensor::clamp(Scalar low, Scalar high) const { return etch::clamp(*this, low, high); }
 Tensor Tensor::masked_fill(const Tensor& mask, Scalar value) const { return where(mask, value, *this); }
 

@@ -1,4 +1,4 @@
-// Edges, saved tensors, and the iterative teardown of the tape.
+// Nodes, edges, saved tensors, and the iterative teardown of the tape.
 #include "eager/tape.h"
 
 #include "eager/apply.h"
@@ -34,20 +34,10 @@ void TapeNode::destroy(TapeNode* node) {
   queue = nullptr;
 }
 
-namespace {
-// For questions, which never throw.
-void refresh_if_possible(TensorImpl& impl) {
-  if (is_stale_view(impl) && impl.base) [[unlikely]]
-    refresh_view(impl);
-}
-}  // namespace
-
-Edge edge_of(const Tensor& tensor) {
-  TensorImpl& impl = tensor.impl();
-  refresh_if_possible(impl);
-  if (impl.autograd && impl.autograd->grad_fn)
-    return {impl.autograd->grad_fn, impl.autograd->output_index, {}};
-  if (impl.requires_grad) return {{}, 0, tensor.ref()};
+Edge recorded_edge(const Ref<TensorImpl>& impl) {
+  if (impl->autograd && impl->autograd->grad_fn)
+    return {impl->autograd->grad_fn, impl->autograd->output_index, {}};
+  if (impl->requires_grad) return {{}, 0, impl};
   return {};
 }
 
@@ -152,78 +142,6 @@ Tensor reduce_to(const Tensor& gradient, const Dims& sizes, DType dtype) {
     if (result.sizes() != sizes) result = result.reshape(sizes);
   }
   return result.dtype() == dtype ? result : result.to(dtype);
-}
-
-// --- The tape's side of Tensor
-
-bool Tensor::requires_grad() const {
-  refresh_if_possible(impl());
-  return impl_->requires_grad || (impl_->autograd && impl_->autograd->grad_fn);
-}
-
-Tensor& Tensor::requires_grad_(bool value) {
-  ETCH_CHECK(!value || is_floating(dtype()), DTypeError, "requires_grad_: expected a floating dtype, got ",
-             name(dtype()));
-  ETCH_CHECK(is_leaf(), AutogradError, "requires_grad_: expected a leaf, got the result of ", grad_fn(),
-             "; detach() it first");
-  impl().requires_grad = value;
-  return *this;
-}
-
-bool Tensor::is_leaf() const {
-  refresh_if_possible(impl());
-  return !(impl_->autograd && impl_->autograd->grad_fn);
-}
-
-const Tensor& Tensor::grad() const {
-  static const Tensor* const kNone = new Tensor;
-  return impl().autograd ? impl_->autograd->grad : *kNone;
-}
-
-void Tensor::set_grad(Tensor grad) {
-  if (!impl().autograd) {
-    if (!grad.defined()) return;
-    impl().autograd = std::make_unique<AutogradMeta>();
-  }
-  if (grad.defined()) {
-    ETCH_CHECK(grad.sizes() == sizes(), ShapeError, "set_grad: expected sizes ", etch::to_string(sizes()),
-               ", got ", etch::to_string(grad.sizes()));
-  }
-  impl().autograd->grad = std::move(grad);
-}
-
-std::string Tensor::grad_fn() const { return is_leaf() ? "" : impl().autograd->grad_fn->name(); }
-
-void Tensor::retain_grad() {
-  ETCH_CHECK(
-      requires_grad(), AutogradError,
-      "retain_grad: expected a tensor that requires gradients, got one of sizes ", etch::to_string(sizes()),
-      " that does not; call requires_grad_() on it or on what it is computed ", "from, outside no_grad");
-  if (is_leaf()) return;
-  impl().autograd->retains_grad = true;
-  impl().autograd->grad_fn->retained.push_back({impl().autograd->output_index, impl_.get()});
-}
-
-Tensor Tensor::detach() const {
-  const TensorImpl& self = impl();
-  Tensor result = make_tensor(self.storage, self.geometry, self.offset, self.dtype);
-  return result;
-}
-
-// The hooks of a result go when backward frees its part of the tape; those of a leaf stay as long as it. So a
-// leaf's hook, or one whose backward never runs, must not hold its own tensor: neither would ever go.
-void Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) {
-  ETCH_CHECK(
-      requires_grad(), AutogradError,
-      "register_hook: expected a tensor that requires gradients, got one of sizes ", etch::to_string(sizes()),
-      " that does not; call requires_grad_() on it or on what it is computed ", "from, outside no_grad");
-  ETCH_CHECK(hook, ValueError, "register_hook: expected a function, got an empty one");
-  if (is_leaf()) {
-    if (!impl().autograd) impl().autograd = std::make_unique<AutogradMeta>();
-    impl().autograd->leaf_hooks.push_back(std::move(hook));
-    return;
-  }
-  impl().autograd->grad_fn->hooks.push_back({impl().autograd->output_index, std::move(hook)});
 }
 
 }  // namespace etch

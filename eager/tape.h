@@ -26,6 +26,8 @@ struct Edge {
 };
 /// The edge that gradients of `tensor` take.
 Edge edge_of(const Tensor& tensor);
+/// The same as last recorded: a stale view has another now, see is_stale_view().
+Edge recorded_edge(const Ref<TensorImpl>& impl);
 
 /// Gradients a node computes, by input.
 class InputGradients {

@@ -139,7 +139,9 @@ class Tensor {
   const T* data(SourceLocation where = SourceLocation::current()) const {
     return static_cast<const T*>(read_pointer(dtype_of<T>, where));
   }
-  /// The same for writing: counts as an in-place write.
+  /// The same for writing: counts as an in-place write of the whole storage, so a backward that needs the old
+  /// elements throws. The tape cannot see what is written: a result keeps its history, and gradients flow as
+  /// if its op had made the new elements. AutogradError on a leaf that requires gradients.
   template <class T>
   T* mutable_data(SourceLocation where = SourceLocation::current()) {
     return static_cast<T*>(write_pointer(dtype_of<T>, where));
@@ -171,19 +173,29 @@ class Tensor {
   Tensor transpose(int64_t axis_a, int64_t axis_b) const;
   /// The transpose of a matrix.
   Tensor t() const { return transpose(0, 1); }
+  /// Without an axis of size 1; without an argument: without any.
   Tensor squeeze(int64_t axis) const;
+  Tensor squeeze() const;
   Tensor unsqueeze(int64_t axis) const;
   /// Broadcast to `sizes` with stride 0.
   Tensor expand(const Dims& sizes) const;
   template <Extent... Sizes>
   requires(sizeof...(Sizes) > 0) Tensor expand(Sizes... sizes)
   const { return expand(Dims{static_cast<int64_t>(sizes)...}); }
+  Tensor view_as(const Tensor& other) const { return view(other.sizes()); }
+  Tensor expand_as(const Tensor& other) const { return expand(other.sizes()); }
   /// Positions [start, stop) by `step` of one axis; clipped like Python's slices.
   Tensor slice(int64_t axis, int64_t start, int64_t stop, int64_t step = 1) const;
   /// One position of an axis, which is dropped. Throws IndexError.
   Tensor select(int64_t axis, int64_t position) const;
+  /// `length` positions of an axis from `start` on; clipped.
+  Tensor narrow(int64_t axis, int64_t start, int64_t length) const {
+    return slice(axis, start, start + length);
+  }
   std::vector<Tensor> split(int64_t size, int64_t axis = 0) const;
   std::vector<Tensor> chunk(int64_t count, int64_t axis = 0) const;
+  /// Each position of an axis, which is dropped.
+  std::vector<Tensor> unbind(int64_t axis = 0) const;
   Tensor operator[](std::initializer_list<Index> indices) const;
   Tensor operator[](int64_t position) const { return select(0, position); }
 
@@ -205,6 +217,10 @@ class Tensor {
   Tensor mean(const Axes& axes = {}, bool keepdim = false) const;
   /// Two-pass variance; correction 1 divides by n - 1.
   Tensor var(const Axes& axes = {}, int64_t correction = 1, bool keepdim = false) const;
+  /// The square root of var().
+  Tensor std(const Axes& axes = {}, int64_t correction = 1, bool keepdim = false) const {
+    return var(axes, correction, keepdim).sqrt();
+  }
   Tensor amax(const Axes& axes = {}, bool keepdim = false) const;
   Tensor amin(const Axes& axes = {}, bool keepdim = false) const;
   Tensor max() const { return amax(); }
@@ -239,14 +255,14 @@ class Tensor {
   /// `value` where the bool mask holds.
   Tensor masked_fill(const Tensor& mask, Scalar value) const;
 
-  // The rows of tracer/ops.def with one operand.
+  // The rows of tracer/ops.def with one operand or two: x.exp(), x.add(y), x.mul(2.0). As the functions
+  // below.
 #define ETCH_METHOD_1(name) Tensor name() const;
-#define ETCH_METHOD_2(name)
+#define ETCH_METHOD_2(name) Tensor name(const class Arg& other) const;
 #define ETCH_METHOD_3(name)
 #define ETCH_METHOD_4(name)
 #define ETCH_POINTWISE(name, arity, ...) ETCH_METHOD_##arity(name)
 #include "tracer/ops.def"
-  Tensor pow(const class Arg& exponent) const;
   Tensor clamp(Scalar low, Scalar high) const;
 
   // In place: the result takes this tensor's dtype and sizes, and bumps the storage's version. AutogradError
@@ -403,6 +419,18 @@ inline Tensor operator+=(Tensor&& a, const Arg& b) { return a.add_(b); }
 inline Tensor operator-=(Tensor&& a, const Arg& b) { return a.sub_(b); }
 inline Tensor operator*=(Tensor&& a, const Arg& b) { return a.mul_(b); }
 inline Tensor operator/=(Tensor&& a, const Arg& b) { return a.div_(b); }
+
+// The methods of these names.
+inline Tensor matmul(const Tensor& a, const Tensor& b) { return a.matmul(b); }
+inline Tensor sum(const Tensor& x, const Axes& axes = {}, bool keepdim = false) {
+  return x.sum(axes, keepdim);
+}
+inline Tensor mean(const Tensor& x, const Axes& axes = {}, bool keepdim = false) {
+  return x.mean(axes, keepdim);
+}
+inline Tensor softmax(const Tensor& x, int64_t axis) { return x.softmax(axis); }
+inline Tensor log_softmax(const Tensor& x, int64_t axis) { return x.log_softmax(axis); }
+inline Tensor flatten(const Tensor& x, int64_t from = 0, int64_t to = -1) { return x.flatten(from, to); }
 
 // --- Joining
 

@@ -73,7 +73,7 @@ class CopySlices final : public TapeNode {
  public:
   CopySlices(const TensorImpl& view, Ref<TapeNode> write, bool reads_written)
       : at_(Window::of(view)), write_(std::move(write)), first_(reads_written ? 1 : 0) {
-    edges.push_back(edge_of(Tensor(view.base)));
+    edges.push_back(recorded_edge(view.base));
     if (write_)
       for (size_t i = first_; i < write_->edges.size(); ++i) edges.push_back(write_->edges[i]);
   }
@@ -123,7 +123,7 @@ void refresh_view(TensorImpl& view) {
   const uint32_t now = view.storage->version();
   // A leaf has no history, and an overlapping base cannot have been written through its views.
   if (!view.requires_grad && !may_self_overlap(view.base->geometry)) {
-    const Edge base = edge_of(Tensor(view.base));
+    const Edge base = recorded_edge(view.base);
     Ref<TapeNode> node;
     if (base.defined()) {
       auto backward = [at = Window::of(view)](std::span<const Tensor> gradients, InputGradients inputs) {
@@ -140,7 +140,7 @@ void refresh_view(TensorImpl& view) {
 void rewrite_history(const Tensor& written, const Ref<TapeNode>& node, bool reads_written) {
   TensorImpl& impl = written.impl();
   if (impl.base) {
-    const Edge before = edge_of(Tensor(impl.base));
+    const Edge before = recorded_edge(impl.base);
     if (!node && !before.defined()) return;
     const Ref<TapeNode> rebased(new CopySlices(impl, node, reads_written));
     set_history(*impl.base, rebased);
@@ -148,28 +148,6 @@ void rewrite_history(const Tensor& written, const Ref<TapeNode>& node, bool read
     set_history(impl, node);
   }
   impl.storage->taped_version = impl.storage->version();
-}
-
-void check_in_place(std::string_view op, const Tensor& tensor, bool source_on_tape) {
-  if (!grad_enabled()) return;
-  const TensorImpl& impl = tensor.impl();
-  const bool on_tape = tensor.requires_grad();
-  ETCH_CHECK(
-      !on_tape || !tensor.is_leaf(), AutogradError, op,
-      ": expected a tensor that may be written in place, got a leaf that requires gradients; use no_grad, "
-      "or the op without the underscore");
-  if (!impl.is_view || !(on_tape || source_on_tape)) return;
-  ETCH_CHECK(impl.base, AutogradError, op,
-             ": expected a view made while gradients were enabled, got one made under no_grad or by a custom "
-             "function, whose base would not take part in the gradient; make the view outside no_grad, or "
-             "clone() it");
-  ETCH_CHECK(
-      !impl.base->requires_grad || Tensor(impl.base).grad_fn().size(), AutogradError, op,
-      ": expected a tensor that may be written in place, got a view of a leaf that requires gradients; "
-      "use no_grad, or a view of its clone()");
-  ETCH_CHECK(!may_self_overlap(impl.base->geometry), ShapeError, op,
-             ": expected a view of distinct elements, got one of a broadcast tensor of strides ",
-             to_string(impl.base->geometry.strides), "; clone() that first");
 }
 
 }  // namespace etch

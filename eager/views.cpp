@@ -163,6 +163,18 @@ Tensor Tensor::squeeze(int64_t axis) const {
                     [at](const Tensor& gradient) { return gradient.unsqueeze(at); });
 }
 
+Tensor Tensor::squeeze() const {
+  Geometry geometry = impl().geometry;
+  for (int i = geometry.ndim(); i-- > 0;) {
+    if (geometry.sizes[i] != 1) continue;
+    geometry.sizes.erase(i);
+    geometry.strides.erase(i);
+  }
+  if (geometry.ndim() == ndim()) return *this;
+  return taped_view("squeeze", *this, make_view(*this, geometry, impl().offset),
+                    [from = sizes()](const Tensor& gradient) { return gradient.reshape(from); });
+}
+
 Tensor Tensor::unsqueeze(int64_t axis) const {
   const int at = normalize_axis("unsqueeze", axis, ndim() + 1);
   const int64_t stride = at < ndim() ? sizes()[at] * strides()[at] : 1;
@@ -231,6 +243,12 @@ std::vector<Tensor> Tensor::split(int64_t size, int64_t axis) const {
 std::vector<Tensor> Tensor::chunk(int64_t count, int64_t axis) const {
   ETCH_CHECK(count > 0, ValueError, "chunk: expected a count above 0, got ", count);
   return split(std::max<int64_t>(1, (size(axis) + count - 1) / count), axis);
+}
+
+std::vector<Tensor> Tensor::unbind(int64_t axis) const {
+  std::vector<Tensor> parts;
+  for (int64_t i = 0; i < size(axis); ++i) parts.push_back(select(axis, i));
+  return parts;
 }
 
 Tensor Tensor::operator[](std::initializer_list<Index> indices) const {

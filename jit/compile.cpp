@@ -18,7 +18,7 @@ namespace {
 std::string place(SourceLocation where) {
   std::string_view file = where.file;
   if (const size_t slash = file.rfind('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);
-  return concat({file, ":", static_cast<int64_t>(where.line)});
+  return join_text({file, ":", static_cast<int64_t>(where.line)});
 }
 
 void register_jit() {
@@ -68,7 +68,7 @@ Site& traced_site(const char* function, SourceLocation where) {
   TracedSites& all = traced_sites();
   std::lock_guard lock(all.mutex);
   SiteOptions options;
-  options.name = concat({function, " (", place(where), ")"});
+  options.name = join_text({function, " (", place(where), ")"});
   return all.sites.emplace_back(options);
 }
 
@@ -76,7 +76,7 @@ void flush_while_unwinding() noexcept {
   try {
     flush(SourceLocation::current());
   } catch (const std::exception& error) {
-    log(1, concat({"flush while another exception was in flight: ", error.what()}));
+    log(1, join_text({"flush while another exception was in flight: ", error.what()}));
   }
 }
 

@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 
 std::string place(SourceLocation where) {
   if (where.line == 0) return "";
-  return concat({where.file, ":", static_cast<int64_t>(where.line)});
+  return join_text({where.file, ":", static_cast<int64_t>(where.line)});
 }
 
 std::string milliseconds(double ms) {
@@ -123,10 +123,10 @@ std::string list_kept_values(const PathEnd& end) {
   int64_t bytes = 0;
   for (const KeptValue& value : kept) bytes += value.bytes;
   std::string text =
-      concat({"    keeps ", static_cast<int64_t>(kept.size()), kept.size() == 1 ? " value, " : " values, ",
-              print_bytes(bytes), ", beyond its end: "});
+      join_text({"    keeps ", static_cast<int64_t>(kept.size()), kept.size() == 1 ? " value, " : " values, ",
+                 print_bytes(bytes), ", beyond its end: "});
   for (size_t i = 0; i < std::min(kShown, kept.size()); ++i)
-    text += concat(
+    text += join_text(
         {i ? ", op " : "op ", kept[i].op_index, " (", name(kept[i].op), ") ", print_bytes(kept[i].bytes)});
   if (kept.size() > kShown) text += ", ...";
   if (end.reason == FlushReason::HostRead && kept.size() > 1)
@@ -173,11 +173,11 @@ std::string list_scalars(const PathEnd& end) {
   constexpr size_t kShown = 8;
   const std::vector<RunTimeScalar> scalars = run_time_scalars(end);
   if (scalars.empty()) return "";
-  std::string text = concat(
+  std::string text = join_text(
       {"    ", static_cast<int64_t>(scalars.size()), " run-time number", scalars.size() == 1 ? ": " : "s: "});
   for (size_t i = 0; i < std::min(kShown, scalars.size()); ++i) {
-    text += concat({i ? ", " : "", name(scalars[i].op)});
-    if (scalars[i].value) text += concat({" ", json_value(*scalars[i].value).dump()});
+    text += join_text({i ? ", " : "", name(scalars[i].op)});
+    if (scalars[i].value) text += join_text({" ", json_value(*scalars[i].value).dump()});
   }
   return text + (scalars.size() > kShown ? ", ...\n" : "\n");
 }
@@ -187,24 +187,24 @@ std::string indent(std::string_view text) {
   std::string result;
   while (!text.empty()) {
     const size_t line = std::min(text.find('\n'), text.size());
-    result += concat({"    ", text.substr(0, line), "\n"});
+    result += join_text({"    ", text.substr(0, line), "\n"});
     text.remove_prefix(std::min(line + 1, text.size()));
   }
   return result;
 }
 
 std::string why_eager(const PathEnd& end, int compile_at) {
-  if (!end.compile_error.empty()) return concat({"cannot be compiled: ", end.compile_error});
+  if (!end.compile_error.empty()) return join_text({"cannot be compiled: ", end.compile_error});
   if (!end.executables.empty()) return "";
   const int64_t seen = end.eager_calls + end.compiled_calls;
   if (end.compiling) return "being compiled";
   if (end.evictions)
-    return concat(
+    return join_text(
         {"its plan was evicted, as the least recently used (ETCH_MAX_EXECUTABLES); compiled again "
          "when seen again"});
   if (seen < compile_at)
-    return concat({"seen ", seen, " time", seen == 1 ? "" : "s", "; compiled at sighting ", compile_at});
-  return concat({"the values that outlive it differed between its ", seen, " calls"});
+    return join_text({"seen ", seen, " time", seen == 1 ? "" : "s", "; compiled at sighting ", compile_at});
+  return join_text({"the values that outlive it differed between its ", seen, " calls"});
 }
 
 }  // namespace
@@ -225,34 +225,37 @@ std::string explain_json(const Site& site) {
 std::string explain(const Site& site) {
   site.watch();
   const std::vector<PathEnd*> ends = site.ends();
-  std::string text = concat({site.options().name, ": ", site.calls.load(), " calls, ",
-                             static_cast<int64_t>(ends.size()), ends.size() == 1 ? " path\n" : " paths\n"});
+  std::string text =
+      join_text({site.options().name, ": ", site.calls.load(), " calls, ", static_cast<int64_t>(ends.size()),
+                 ends.size() == 1 ? " path\n" : " paths\n"});
   if (config().disable) text += "  ETCH_DISABLE is set: everything runs eagerly\n";
   if (site.gave_up())
-    text +=
-        concat({"  more than ", site.options().max_paths, " paths: ", site.eager_calls_after_giving_up.load(),
-                " calls since took none of these and ran eagerly, at least in part. Shapes that grow make a "
-                "path each: pad them to a few sizes.\n"});
+    text += join_text(
+        {"  more than ", site.options().max_paths, " paths: ", site.eager_calls_after_giving_up.load(),
+         " calls since took none of these and ran eagerly, at least in part. Shapes that grow make a "
+         "path each: pad them to a few sizes.\n"});
   for (size_t i = 0; i < ends.size(); ++i) {
     PathEnd* end = ends[i];
     std::lock_guard lock(end->mutex);
-    text += concat({"  path ", static_cast<int64_t>(i) + 1, ": ", static_cast<int64_t>(end->path->ops.size()),
-                    " ops, until ", describe(end->reason)});
-    if (end->reason != FlushReason::EndOfBody && end->where.line) text += concat({" at ", place(end->where)});
-    text += concat({"\n    ran compiled ", end->compiled_calls, ", op by op ", end->eager_calls});
+    text += join_text({"  path ", static_cast<int64_t>(i) + 1, ": ",
+                       static_cast<int64_t>(end->path->ops.size()), " ops, until ", describe(end->reason)});
+    if (end->reason != FlushReason::EndOfBody && end->where.line)
+      text += join_text({" at ", place(end->where)});
+    text += join_text({"\n    ran compiled ", end->compiled_calls, ", op by op ", end->eager_calls});
     if (end->calls_while_compiling)
-      text += concat({" (", end->calls_while_compiling, " while it was being compiled)"});
-    if (end->declined_calls) text += concat({" (", end->declined_calls, " declined by a check of the data)"});
+      text += join_text({" (", end->calls_while_compiling, " while it was being compiled)"});
+    if (end->declined_calls)
+      text += join_text({" (", end->declined_calls, " declined by a check of the data)"});
     if (end->compiles)
-      text += concat({"; compiled ", end->compiles, " time", end->compiles == 1 ? "" : "s", " in ",
-                      milliseconds(end->compile_ms)});
+      text += join_text({"; compiled ", end->compiles, " time", end->compiles == 1 ? "" : "s", " in ",
+                         milliseconds(end->compile_ms)});
     if (end->evictions)
-      text += concat({"; evicted ", end->evictions, " time", end->evictions == 1 ? "" : "s"});
+      text += join_text({"; evicted ", end->evictions, " time", end->evictions == 1 ? "" : "s"});
     text += "\n";
     if (end->divergence.kind != Divergence::Kind::None)
-      text += concat({"    differs from path ", origin(ends, i), ": ", end->divergence.text(), "\n"});
+      text += join_text({"    differs from path ", origin(ends, i), ": ", end->divergence.text(), "\n"});
     if (const std::string eager = why_eager(*end, site.options().compile_at); !eager.empty())
-      text += concat({"    runs op by op: ", eager, "\n"});
+      text += join_text({"    runs op by op: ", eager, "\n"});
     text += list_scalars(*end);
     text += list_kept_values(*end);
     for (const auto& executable : end->executables) text += indent(executable->report());

@@ -76,7 +76,7 @@ std::vector<Tensor> copies_of(std::span<const Tensor> examples) {
 }
 
 std::string describe_op(const Path& path, size_t op) {
-  return concat({"op ", static_cast<int64_t>(op), " (", name(path.ops[op]->op), ")"});
+  return join_text({"op ", static_cast<int64_t>(op), " (", name(path.ops[op]->op), ")"});
 }
 
 /// Calls f(op, operand, slot) for every operand of the stream.
@@ -128,14 +128,14 @@ bool drew_from_default_generator(const Run& run, std::vector<FrozenPlan::RandomS
 /// What ended the run's stream before its body did.
 std::string describe_flush(FlushReason reason, SourceLocation where) {
   const std::string at =
-      where.line ? concat({" at ", where.file, ":", static_cast<int64_t>(where.line)}) : "";
+      where.line ? join_text({" at ", where.file, ":", static_cast<int64_t>(where.line)}) : "";
   if (reason == FlushReason::FrozenCall) return "that calls a frozen function; call the compiled one there";
-  if (reason == FlushReason::Explicit) return concat({"that calls ", describe(reason), at});
-  return concat({"where ", describe(reason), at});
+  if (reason == FlushReason::Explicit) return join_text({"that calls ", describe(reason), at});
+  return join_text({"where ", describe(reason), at});
 }
 
 std::string print(const Scalar& scalar) {
-  if (scalar.kind() == Scalar::Kind::Float) return concat({scalar.to_double()});
+  if (scalar.kind() == Scalar::Kind::Float) return join_text({scalar.to_double()});
   return std::to_string(scalar.to_int());
 }
 
@@ -150,7 +150,7 @@ bool same_bits(const Scalar& a, const Scalar& b) {
 std::string difference(const Run& a, const Run& b) {
   if (a.capture.end != b.capture.end) {
     const std::string text = b.capture.end->divergence.text();
-    return concat({"whose ops differ from run to run", text.empty() ? "" : ": ", text});
+    return join_text({"whose ops differ from run to run", text.empty() ? "" : ": ", text});
   }
   if (a.results.size() != b.results.size()) return "that returns another number of tensors from run to run";
   for (size_t r = 0; r < a.results.size(); ++r) {
@@ -158,7 +158,7 @@ std::string difference(const Run& a, const Run& b) {
     if (!before.defined() && !now.defined()) continue;
     if (!before.defined() || !now.defined() || a.place_of(before) != b.place_of(now) ||
         before.impl().geometry != now.impl().geometry || before.storage_offset() != now.storage_offset())
-      return concat({"where result ", static_cast<int64_t>(r), " is another tensor from run to run"});
+      return join_text({"where result ", static_cast<int64_t>(r), " is another tensor from run to run"});
   }
   const Path& path = a.path();
   std::set<size_t> drawn;
@@ -172,15 +172,15 @@ std::string difference(const Run& a, const Run& b) {
       if (path.storages[n].external &&
           (a.input_at(n) != b.input_at(n) ||
            (a.input_at(n) < 0 && !(a.capture.stream.storages[n] == b.capture.stream.storages[n]))))
-        reason = concat({"where ", at(), " uses another ", name(operand.dtype),
-                         to_string(operand.geometry.sizes), " tensor of the outside from run to run"});
+        reason = join_text({"where ", at(), " uses another ", name(operand.dtype),
+                            to_string(operand.geometry.sizes), " tensor of the outside from run to run"});
       else if (a.capture.stream.values[slot].offset != b.capture.stream.values[slot].offset)
-        reason = concat({"where ", at(), " uses another window of a tensor from run to run"});
+        reason = join_text({"where ", at(), " uses another window of a tensor from run to run"});
     } else if (operand.kind == RecordedOperand::Kind::Scalar && !drawn.contains(slot)) {
       const Scalar before = a.capture.stream.values[slot].scalar, now = b.capture.stream.values[slot].scalar;
       if (!same_bits(before, now))
-        reason = concat({"where the number in ", at(), " changes from run to run: ", print(before),
-                         " before, ", print(now), " now"});
+        reason = join_text({"where the number in ", at(), " changes from run to run: ", print(before),
+                            " before, ", print(now), " now"});
     }
   });
   return reason;
@@ -203,10 +203,10 @@ std::string leftovers(const Run& run) {
       return result.defined() && &result.storage() == capture.stream.storages[n].get();
     });
     if (!returned)
-      return concat({"where the result of ",
-                     describe_op(run.path(), writer_of(run.path(), static_cast<int>(n))),
-                     " outlives the call without being returned (a gradient left in .grad, a tensor stored "
-                     "outside, or one saved for a backward pass to come)"});
+      return join_text(
+          {"where the result of ", describe_op(run.path(), writer_of(run.path(), static_cast<int>(n))),
+           " outlives the call without being returned (a gradient left in .grad, a tensor stored "
+           "outside, or one saved for a backward pass to come)"});
   }
   return "";
 }
@@ -225,9 +225,9 @@ std::string taped_writes(const Run& run) {
       return "where backward adds to a gradient that was in .grad before; call zero_grad() inside the body, "
              "when the gradient has been used";
     if (writes[n] && storage.taped_version > storage.version() - writes[n])
-      return concat({"whose tape records a write to ",
-                     input < 0 ? std::string("a captured tensor") : concat({"input ", input}),
-                     "; write it under no_grad, or freeze under no_grad"});
+      return join_text({"whose tape records a write to ",
+                        input < 0 ? std::string("a captured tensor") : join_text({"input ", input}),
+                        "; write it under no_grad, or freeze under no_grad"});
   }
   return "";
 }

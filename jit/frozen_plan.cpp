@@ -170,7 +170,7 @@ void FrozenPlan::check(size_t at, std::span<const Tensor* const> inputs) const {
   const Input& expected = inputs_[at];
   const Tensor& tensor = *inputs[at];
   const auto input = [&] {
-    return concat({site_->options().name, ": frozen call, input ", static_cast<int64_t>(at)});
+    return join_text({site_->options().name, ": frozen call, input ", static_cast<int64_t>(at)});
   };
   constexpr std::string_view kRemedy = "; call the function itself, or freeze it for such inputs";
   ETCH_CHECK(tensor.defined() == expected.defined, ValueError, input(), ": expected ",

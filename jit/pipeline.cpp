@@ -92,7 +92,7 @@ std::string make_label(const std::string& name) {
   for (char& c : label)
     if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_') c = '_';
   if (label.size() > 60) label.resize(60);
-  return concat({label, "-", count.fetch_add(1)});
+  return join_text({label, "-", count.fetch_add(1)});
 }
 
 /// Checks that may run before anything is written: those of live ops whose operand no op of the call makes.
@@ -143,8 +143,8 @@ void warn_unwritable(const std::string& folder) {
   static std::set<std::string>* const warned = new std::set<std::string>;
   std::lock_guard lock(*mutex);
   if (warned->insert(folder).second)
-    log(0, concat({"dump: expected a folder that can be written in ETCH_DUMP, got ", folder,
-                   "; what cannot be written there is left out"}));
+    log(0, join_text({"dump: expected a folder that can be written in ETCH_DUMP, got ", folder,
+                      "; what cannot be written there is left out"}));
 }
 
 }  // namespace
@@ -156,7 +156,7 @@ void dump(std::string_view label, std::string_view what, std::string_view text) 
   if (folder.empty()) return;
   std::error_code ignored;
   std::filesystem::create_directories(folder, ignored);
-  std::ofstream file(std::filesystem::path(folder) / concat({label, ".", what}));
+  std::ofstream file(std::filesystem::path(folder) / join_text({label, ".", what}));
   file << text;
   if (!file.flush()) warn_unwritable(folder);
 }
@@ -166,8 +166,8 @@ Graph run_passes(Graph graph, std::string_view label, std::vector<PassTime>* tim
   auto show = [&](std::string_view stage, int number) {
     if (!log_enabled(5) && config().dump_dir.empty()) return;
     const std::string text = print(graph);
-    if (log_enabled(5)) log(5, concat({label, " after ", stage, ":\n", text}));
-    const std::string file = concat({number < 10 ? "0" : "", number, "-", stage});
+    if (log_enabled(5)) log(5, join_text({label, " after ", stage, ":\n", text}));
+    const std::string file = join_text({number < 10 ? "0" : "", number, "-", stage});
     dump(label, file + ".txt", text);
     dump(label, file + ".dot", print_dot(graph));
   };
@@ -225,7 +225,7 @@ Ref<PlanExecutable> compile_graph(Graph graph, const LiveSet& live, const Compil
   statistics.compile_ms = watch.ms();
   Ref<PlanExecutable> executable(
       new CpuPlan(std::move(program), live, std::move(statistics), std::move(text)));
-  if (log_enabled(2)) log(2, concat({"compiled ", label, ": ", executable->report()}));
+  if (log_enabled(2)) log(2, join_text({"compiled ", label, ": ", executable->report()}));
   return executable;
 }
 

@@ -54,40 +54,40 @@ std::string PlanExecutable::report() const {
   const ExecutableStatistics& s = statistics_;
   char packing[32];
   std::snprintf(packing, sizeof(packing), "%.3f", ratio(s.arena_bytes, s.lower_bound_bytes));
-  std::string text = concat({s.nodes,
-                             " ops -> ",
-                             s.steps,
-                             " steps, ",
-                             s.kernels.size(),
-                             " kernels; arena ",
-                             print_bytes(s.arena_bytes),
-                             " (",
-                             packing,
-                             " of the bound; internals side by side ",
-                             print_bytes(s.internal_bytes),
-                             "), outputs ",
-                             print_bytes(s.output_bytes),
-                             ", ",
-                             s.in_place,
-                             " in place; compiled in ",
-                             milliseconds(s.compile_ms),
-                             " (kernels ",
-                             milliseconds(s.kernel_ms),
-                             ": ",
-                             s.kernels_compiled,
-                             " built, ",
-                             s.kernels_from_cache,
-                             " from the cache)\n"});
+  std::string text = join_text({s.nodes,
+                                " ops -> ",
+                                s.steps,
+                                " steps, ",
+                                s.kernels.size(),
+                                " kernels; arena ",
+                                print_bytes(s.arena_bytes),
+                                " (",
+                                packing,
+                                " of the bound; internals side by side ",
+                                print_bytes(s.internal_bytes),
+                                "), outputs ",
+                                print_bytes(s.output_bytes),
+                                ", ",
+                                s.in_place,
+                                " in place; compiled in ",
+                                milliseconds(s.compile_ms),
+                                " (kernels ",
+                                milliseconds(s.kernel_ms),
+                                ": ",
+                                s.kernels_compiled,
+                                " built, ",
+                                s.kernels_from_cache,
+                                " from the cache)\n"});
   const std::vector<double> times = kernel_ms();
   for (size_t k = 0; k < s.kernels.size(); ++k) {
     const KernelFacts& kernel = s.kernels[k];
-    text += concat({"  ", kernel.name, " ", print_bytes(kernel.bytes)});
-    if (times[k] > 0) text += concat({", ", milliseconds(times[k]), ", ", rate(kernel.bytes, times[k])});
-    text += concat({": ", kernel.ops, "\n"});
+    text += join_text({"  ", kernel.name, " ", print_bytes(kernel.bytes)});
+    if (times[k] > 0) text += join_text({", ", milliseconds(times[k]), ", ", rate(kernel.bytes, times[k])});
+    text += join_text({": ", kernel.ops, "\n"});
   }
   for (const StepTime& time : step_times())
     if (time.runs > 0)
-      text += concat({"  ", time.kind, ": ", time.runs, " runs, ", milliseconds(time.ms), "\n"});
+      text += join_text({"  ", time.kind, ": ", time.runs, " runs, ", milliseconds(time.ms), "\n"});
   return text;
 }
 

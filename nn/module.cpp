@@ -149,11 +149,11 @@ void Module::load_state_dict(const NamedTensors& state, LoadOptions options) {
     const Tensor& tensor = *found->second;
     given.erase(found);
     if (!tensor.defined() || tensor.sizes() != own.sizes())
-      misfits.push_back(concat({name, " (expected ", to_string(own.sizes()), ", got ",
-                                tensor.defined() ? to_string(tensor.sizes()) : "nothing", ")"}));
+      misfits.push_back(join_text({name, " (expected ", to_string(own.sizes()), ", got ",
+                                   tensor.defined() ? to_string(tensor.sizes()) : "nothing", ")"}));
     else if (is_floating(tensor.dtype()) != is_floating(own.dtype()))
-      other_kinds.push_back(
-          concat({name, " (expected ", etch::name(own.dtype()), ", got ", etch::name(tensor.dtype()), ")"}));
+      other_kinds.push_back(join_text(
+          {name, " (expected ", etch::name(own.dtype()), ", got ", etch::name(tensor.dtype()), ")"}));
     else
       matches.emplace_back(own, &tensor);
   };

@@ -265,7 +265,7 @@ void save_safetensors(const std::string& path, const NamedTensors& tensors, cons
   const std::string header = make_header(order, metadata);
 
   static std::atomic<int> count{0};
-  const std::string beside = concat({path, ".", static_cast<int64_t>(getpid()), ".", count++, ".tmp"});
+  const std::string beside = join_text({path, ".", static_cast<int64_t>(getpid()), ".", count++, ".tmp"});
   const auto require = [&](bool condition) {
     if (condition) return;
     const std::string why = reason();

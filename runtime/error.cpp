@@ -19,7 +19,7 @@ Piece::Piece(int64_t value) : owned_(print(value)), text_(owned_) {}
 Piece::Piece(uint64_t value) : owned_(print(value)), text_(owned_) {}
 Piece::Piece(double value) : owned_(print(value)), text_(owned_) {}
 
-std::string concat(std::initializer_list<Piece> pieces) {
+std::string join_text(std::initializer_list<Piece> pieces) {
   size_t length = 0;
   for (const Piece& piece : pieces) length += piece.text().size();
   std::string text;

@@ -86,11 +86,11 @@ class Piece {
 };
 
 /// The pieces, joined without separators.
-std::string concat(std::initializer_list<Piece> pieces);
+std::string join_text(std::initializer_list<Piece> pieces);
 
 template <class E = Error, class... Pieces>
 [[noreturn]] void fail(const Pieces&... pieces) {
-  throw E(concat({Piece(pieces)...}));
+  throw E(join_text({Piece(pieces)...}));
 }
 
 /// Throws `E` with the joined pieces unless the condition holds; the pieces are only evaluated on failure.

@@ -71,7 +71,6 @@ class Dims {
 
 using Shape = Dims;
 
-/// "[2, 3]"
 /// Axes to reduce: none, several in braces, or one as a plain number.
 class Axes : public Dims {
  public:
@@ -82,6 +81,7 @@ class Axes : public Dims {
   requires(!std::same_as<T, bool>) constexpr Axes(T axis) : Dims({static_cast<int64_t>(axis)}) {}
 };
 
+/// "[2, 3]"
 std::string to_string(const Dims& dims);
 std::ostream& operator<<(std::ostream& out, const Dims& dims);
 

@@ -72,7 +72,7 @@ void run_releases(std::vector<std::function<void()>> releases) {
     try {
       first->release();
     } catch (const std::exception& error) {
-      log(1, concat({"a release function of foreign memory threw: ", error.what()}));
+      log(1, join_text({"a release function of foreign memory threw: ", error.what()}));
     } catch (...) {
       log(1, "a release function of foreign memory threw");
     }

@@ -22,7 +22,7 @@ std::string describe_operand(const RecordedOperand& operand) {
     case RecordedOperand::Kind::Tensor:
       break;
   }
-  return concat({name(operand.dtype), to_string(operand.geometry.sizes), " of storage %", operand.number});
+  return join_text({name(operand.dtype), to_string(operand.geometry.sizes), " of storage %", operand.number});
 }
 
 Kind compare_operands(const RecordedOperand& a, const RecordedOperand& b) {
@@ -42,10 +42,10 @@ bool compare_roles(const char* role, const std::vector<RecordedOperand>& olds,
   for (size_t i = 0; i < std::min(olds.size(), news.size()); ++i) {
     to.kind = compare_operands(olds[i], news[i]);
     if (to.kind == Kind::None) continue;
-    to.what = concat({role, " ", static_cast<int>(i)});
+    to.what = join_text({role, " ", static_cast<int>(i)});
     const bool strides = to.kind == Kind::Strides;
     to.before =
-        strides ? concat({"strides ", to_string(olds[i].geometry.strides)}) : describe_operand(olds[i]);
+        strides ? join_text({"strides ", to_string(olds[i].geometry.strides)}) : describe_operand(olds[i]);
     to.now = strides ? to_string(news[i].geometry.strides) : describe_operand(news[i]);
     return true;
   }
@@ -68,7 +68,7 @@ Divergence compare(const PathNode& before, const PathNode& now) {
     return differs(Kind::Op, "op", std::string(name(before.op.op)), std::string(name(now.op.op)));
   for (int i = 0; i < std::min(before.op.attrs.count, now.op.attrs.count); ++i)
     if (before.op.attrs[i] != now.op.attrs[i])
-      return differs(Kind::Attribute, concat({"attribute ", i}), std::to_string(before.op.attrs[i]),
+      return differs(Kind::Attribute, join_text({"attribute ", i}), std::to_string(before.op.attrs[i]),
                      std::to_string(now.op.attrs[i]));
   if (before.op.attrs.count != now.op.attrs.count)
     return differs(Kind::Attribute, "attributes", std::to_string(before.op.attrs.count),
@@ -99,13 +99,13 @@ std::string Divergence::text() const {
     case Kind::None:
       return "";
     case Kind::Op:
-      return concat({"op ", op_index, ": op ", before, " before, ", now, " now"});
+      return join_text({"op ", op_index, ": op ", before, " before, ", now, " now"});
     case Kind::Ended:
-      return concat({"ended after op ", op_index, ", where an earlier path went on"});
+      return join_text({"ended after op ", op_index, ", where an earlier path went on"});
     case Kind::WentOn:
-      return concat({"went on with op ", op_index, " (", name(op), "), where an earlier path ended"});
+      return join_text({"went on with op ", op_index, " (", name(op), "), where an earlier path ended"});
     default:
-      return concat({"op ", op_index, ": ", name(op), ", ", what, ": ", before, " before, ", now, " now"});
+      return join_text({"op ", op_index, ": ", name(op), ", ", what, ": ", before, " before, ", now, " now"});
   }
 }
 

@@ -51,9 +51,9 @@ void evict_beyond_limit(PathEnd& end) {
       dropped.push_back(std::move(executable));
     }
     victim.executables.clear();
-    log(1, concat({"evicted the least recently used of ", static_cast<int64_t>(limit),
-                   " compiled paths (ETCH_MAX_EXECUTABLES), one of ",
-                   static_cast<int64_t>(victim.path->ops.size()), " ops"}));
+    log(1, join_text({"evicted the least recently used of ", static_cast<int64_t>(limit),
+                      " compiled paths (ETCH_MAX_EXECUTABLES), one of ",
+                      static_cast<int64_t>(victim.path->ops.size()), " ops"}));
   }
 }
 

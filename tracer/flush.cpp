@@ -103,11 +103,11 @@ Ref<Executable> compile_end(PathEnd& end, const LiveSet& live, Site& site) {
   }
   const auto count = static_cast<int64_t>(end.path->ops.size());
   if (!executable) {
-    log(1,
-        concat({options.name, ": a path of ", count, " ops could not be compiled and stays eager: ", error}));
+    log(1, join_text(
+               {options.name, ": a path of ", count, " ops could not be compiled and stays eager: ", error}));
     return {};
   }
-  log(1, concat({options.name, ": compiled a path of ", count, " ops in ", ms, " ms"}));
+  log(1, join_text({options.name, ": compiled a path of ", count, " ops in ", ms, " ms"}));
   evict_beyond_limit(end);
   site.note_compile();
   return executable;

@@ -309,7 +309,7 @@ void Recorder::abandon() noexcept {
   try {
     flush_pending(FlushReason::EndOfBody, {}, false);
   } catch (const std::exception& error) {
-    log(1, concat({"while another exception was in flight: ", error.what()}));
+    log(1, join_text({"while another exception was in flight: ", error.what()}));
   } catch (...) {
   }
   close();

@@ -69,9 +69,9 @@ PathNode* Site::insert(PathNode* parent, std::span<const uint64_t> key, Recorded
 
 void Site::give_up(const std::string& why) {
   if (gave_up_.exchange(true, std::memory_order_relaxed)) return;
-  log(0,
-      concat({options_.name, ": ", why, " in ", calls.load(), " calls, so new ones run eagerly from now on",
-              why_so_many_paths(), ". explain() tells more"}));
+  log(0, join_text({options_.name, ": ", why, " in ", calls.load(),
+                    " calls, so new ones run eagerly from now on", why_so_many_paths(),
+                    ". explain() tells more"}));
 }
 
 bool Site::expects_known_path() {
@@ -107,7 +107,7 @@ std::string Site::why_so_many_paths() const {
     most = &one;
   }
   if (!most) return "";
-  return concat(
+  return join_text(
       {". What made most of its paths (", most_seen, "): ", most->text(), "; ", remedy(most->kind)});
 }
 
@@ -128,8 +128,8 @@ void Site::note_compile() {
               ? ". Its plans were evicted: raise ETCH_MAX_EXECUTABLES"
               : ". What outlives it differed from call to call: keep, or drop, the same tensors each time";
   }
-  log(0, concat({options_.name, ": compiled ", count, " times in ", calls.load(), " calls", why,
-                 ". explain() tells more"}));
+  log(0, join_text({options_.name, ": compiled ", count, " times in ", calls.load(), " calls", why,
+                    ". explain() tells more"}));
 }
 
 PathEnd* Site::end_at(PathNode* node, FlushReason reason, SourceLocation where) {
@@ -138,7 +138,7 @@ PathEnd* Site::end_at(PathNode* node, FlushReason reason, SourceLocation where) 
   if (PathEnd* end = node->end.load(std::memory_order_relaxed)) return end;
   if (gave_up()) return nullptr;
   if (static_cast<int>(ends_.size()) >= options_.max_paths) {
-    give_up(concat({"more than ", options_.max_paths, " paths"}));
+    give_up(join_text({"more than ", options_.max_paths, " paths"}));
     return nullptr;
   }
   auto& end = ends_.emplace_back(std::make_unique<PathEnd>());
@@ -158,7 +158,7 @@ PathEnd* Site::abandoned_at(PathNode* node) {
   if (!end && !gave_up() &&
       abandoned_.fetch_add(1, std::memory_order_relaxed) + 1 >= 64 * options_.max_paths) {
     std::lock_guard lock(mutex_);
-    give_up(concat({64 * options_.max_paths, " calls that threw"}));
+    give_up(join_text({64 * options_.max_paths, " calls that threw"}));
   }
   return end;
 }

@@ -68,8 +68,8 @@ class Verifier {
   void require(bool holds, const Pieces&... expected) const {
     if (holds) return;
     const bool known = node_ >= 0 && node_ < static_cast<int>(graph_.nodes.size());
-    const std::string place =
-        known ? concat({"node ", node_, " (", name(graph_.nodes[node_].op), ")"}) : std::string("the graph");
+    const std::string place = known ? join_text({"node ", node_, " (", name(graph_.nodes[node_].op), ")"})
+                                    : std::string("the graph");
     fail<InternalError>(stage_, ": ", place, ": expected ", expected...);
   }
 

@@ -189,8 +189,8 @@ std::shared_ptr<const Contraction> build_empty(const MatmulGeometry& g, const st
 }  // namespace
 
 std::string describe(const MatmulGeometry& g) {
-  return concat({"matmul [", g.batch[0], ", ", g.batch[1], ", ", g.m, ", ", g.k, "] x [", g.k, ", ", g.n,
-                 "] ", name(g.a), " ", name(g.b), " -> ", name(g.c)});
+  return join_text({"matmul [", g.batch[0], ", ", g.batch[1], ", ", g.m, ", ", g.k, "] x [", g.k, ", ", g.n,
+                    "] ", name(g.a), " ", name(g.b), " -> ", name(g.c)});
 }
 
 std::shared_ptr<const Contraction> build_matmul(const MatmulGeometry& geometry) {

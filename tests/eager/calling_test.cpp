@@ -2,6 +2,8 @@
 // memory.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "eager/functional.h"
 #include "eager/tensor.h"
 #include "tests/runtime/expect_error.h"
@@ -44,6 +46,38 @@ TEST(Calling, UndefinedTensorsSaySo) {
   EXPECT_ERROR(parameter.grad().sum(), ValueError, "a .grad that no backward() has reached");
 }
 
+TEST(Calling, RowsOfOneAndTwoOperandsAreMethods) {
+  const Tensor x = tensor({1, 2, 3}), y = tensor({4, 2, 0});
+  EXPECT_EQ(x.add(y).to_vector<float>(), (std::vector<float>{5, 4, 3}));
+  EXPECT_EQ(x.sub(1).to_vector<float>(), (std::vector<float>{0, 1, 2}));
+  EXPECT_EQ(x.mul(2.5).to_vector<float>(), (std::vector<float>{2.5f, 5, 7.5f}));
+  EXPECT_EQ(y.div(x).to_vector<float>(), (std::vector<float>{4, 1, 0}));
+  EXPECT_EQ(x.maximum(y).to_vector<float>(), (std::vector<float>{4, 2, 3}));
+  EXPECT_EQ(x.lt(y).to_vector<bool>(), (std::vector<bool>{true, false, false}));
+  EXPECT_EQ(x.remainder(2).to_vector<float>(), (std::vector<float>{1, 0, 1}));
+}
+
+TEST(Calling, PowersOfTwoAreProductsBothWays) {
+  const Tensor x = ones({2}, {.requires_grad = true});
+  EXPECT_EQ(x.pow(2).grad_fn(), "SquareBackward");
+  EXPECT_EQ(pow(x, 2).grad_fn(), "SquareBackward");
+  EXPECT_EQ(pow(x, 2.5).grad_fn(), "PowBackward");
+  EXPECT_EQ(pow(2.0, 2).item<float>(), 4);
+  EXPECT_EQ(pow(arange(4), 2.0).dtype(), DType::F32);
+}
+
+TEST(Calling, MethodsHaveFunctionsOfTheirNames) {
+  const Tensor x = tensor({{1, 2}, {3, 4}});
+  EXPECT_EQ(matmul(x, x).to_vector<float>(), (std::vector<float>{7, 10, 15, 22}));
+  EXPECT_EQ(sum(x).item<float>(), 10);
+  EXPECT_EQ(sum(x, 0).to_vector<float>(), (std::vector<float>{4, 6}));
+  EXPECT_EQ(mean(x, 1, true).sizes(), (Dims{2, 1}));
+  EXPECT_EQ(softmax(zeros({2, 2}), -1).to_vector<float>(), (std::vector<float>{0.5f, 0.5f, 0.5f, 0.5f}));
+  EXPECT_EQ(flatten(x).sizes(), (Dims{4}));
+  EXPECT_EQ(tensor({1, 3}).std().item<float>(), std::sqrt(2.0f));
+  EXPECT_EQ(tensor({1, 3}).std({}, 0).item<float>(), 1);
+}
+
 TEST(Calling, NullMemoryIsNoBlob) {
   EXPECT_ERROR(from_blob(nullptr, {3}), ValueError,
                "from_blob: expected memory for sizes [3], got a null pointer");
@@ -52,3 +86,19 @@ TEST(Calling, NullMemoryIsNoBlob) {
 
 }  // namespace
 }  // namespace etch
+
+// As a program outside of Etch spells it.
+namespace user {
+
+using namespace etch;
+
+TEST(Calling, JoinsOfBracedTensorsAreTheTensorOps) {
+  const Tensor a = ones({2}), b = zeros({1});
+  EXPECT_EQ(concat({a, b}, 0).sizes(), (Dims{3}));
+  EXPECT_EQ(concat({a, b}).sizes(), (Dims{3}));
+  EXPECT_EQ(cat({a}).sizes(), (Dims{2}));
+  EXPECT_EQ(stack({a, a}).sizes(), (Dims{2, 2}));
+  EXPECT_ERROR(concat({}), ValueError, "concat: expected at least one tensor");
+}
+
+}  // namespace user

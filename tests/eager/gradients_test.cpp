@@ -37,8 +37,10 @@ TEST(ViewGradients, EveryViewPassesItsGradientThrough) {
   EXPECT_GRADIENTS(x[0].channels_last().square(), spread({2, 3, 2, 2}));
 }
 
-TEST(ViewGradients, SplitAndChunk) {
+TEST(ViewGradients, SplitChunkUnbindAndSqueeze) {
   EXPECT_GRADIENTS(x[0].split(2, 1)[2].square(), spread({2, 5}));
+  EXPECT_GRADIENTS(x[0].unbind(1)[2].square(), spread({2, 5}));
+  EXPECT_GRADIENTS(x[0].unsqueeze(1).unsqueeze(0).squeeze().square(), spread({2, 5}));
   EXPECT_GRADIENTS(x[0].chunk(2, 0)[0] * x[0].chunk(2, 0)[1], spread({4, 2}));
 }
 

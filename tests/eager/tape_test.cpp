@@ -404,6 +404,18 @@ TEST(TapeInPlace, LeavesThatRequireGradientsAreRefused) {
   EXPECT_VALUES(x.detach(), f32({2, 3}));
 }
 
+TEST(TapeInPlace, SavedTensorsNoticeWritesThroughRawPointers) {
+  const Tensor x = leaf({2, 3});
+  Tensor y = x * 2;
+  const Tensor z = y.square();
+  y.mutable_data<float>()[0] = 7;
+  EXPECT_EQ(y.grad_fn(), "MulBackward");  // which gradients go on to flow through
+  EXPECT_ERROR(z.sum().backward(), AutogradError,
+               "square: expected the tensor [2] saved for backward at version 1, got version 2: the host");
+  y.sum().backward();
+  EXPECT_VALUES(x.grad(), f32({2, 2}));
+}
+
 TEST(TapeInPlace, NonLeavesTakeTheRightGradient) {
   const Tensor x = leaf({2, 3}), w = leaf({5, 7});
   Tensor y = x * 2;

@@ -75,6 +75,21 @@ TEST(Views, EmptyAndZeroDimensional) {
   EXPECT_EQ(zeros({}).permute({}).sizes(), Dims{});
 }
 
+TEST(Views, OfOthersSizesPartsOfAnAxisAndWithoutAxesOfOne) {
+  const Tensor x = counting({2, 3});
+  EXPECT_EQ(x.view_as(zeros({3, 2})).sizes(), (Dims{3, 2}));
+  EXPECT_EQ(x.expand_as(zeros({4, 2, 3})).sizes(), (Dims{4, 2, 3}));
+  EXPECT_VALUES(x.narrow(1, 1, 2), f32({2, 2}, {1, 2, 4, 5}));
+  EXPECT_VALUES(x.unbind(1).at(2), f32({2, 5}));
+  EXPECT_EQ(x.unbind(-1).size(), 3u);
+  Tensor padded = zeros({1, 2, 1, 3, 1});
+  EXPECT_EQ(padded.squeeze().sizes(), (Dims{2, 3}));
+  padded.squeeze().fill_(2);
+  EXPECT_EQ(padded.sum().item<float>(), 12);
+  EXPECT_EQ(ones({1, 1}).squeeze().sizes(), Dims{});
+  EXPECT_TRUE(x.squeeze().is_same(x));
+}
+
 TEST(Views, PermuteTransposeSqueezeExpandCheckTheirAxes) {
   const Tensor x = counting({2, 3, 1});
   EXPECT_VALUES(x.permute({2, 1, 0}), f32({1, 3, 2}, {0, 3, 1, 4, 2, 5}));

@@ -412,7 +412,7 @@ TEST(Cases, C22BranchesWithDifferentNumbersOfOutputs) {
 TEST(Cases, C23ADamagedKernelCacheIsRebuilt) {
   namespace fs = std::filesystem;
   Settings settings;
-  config().cache_dir = fs::temp_directory_path() / concat({"etch-damaged-", getpid()});
+  config().cache_dir = fs::temp_directory_path() / join_text({"etch-damaged-", getpid()});
   auto body = [](const Tensor& x) { return (x * 1.0625 + 3).sin().exp(); };
   const Tensor x = ramp({19}, -1, 0.11), expected = eagerly([&] { return body(x); });
   const auto run = [&] {

@@ -125,7 +125,7 @@ TEST_F(ControlFlow, ParametersWhoseStorageIsReplaced) {
 }
 
 TEST_F(ControlFlow, ACheckpointLoadedBetweenCalls) {
-  const std::string file = std::filesystem::temp_directory_path() / concat({"etch-checkpoint-", getpid()});
+  const std::string file = std::filesystem::temp_directory_path() / join_text({"etch-checkpoint-", getpid()});
   Twins twins;
   for (int i = 0; i < 8; ++i) {
     if (i == 2)

@@ -172,7 +172,7 @@ TEST_F(Interface, NoCompilerGivesTheSameResults) {
 TEST_F(Interface, AnUnusableKernelCacheIsNotFatal) {
   config().cxx = "";
   const std::filesystem::path file =
-      std::filesystem::temp_directory_path() / concat({"etch-no-folder-", getpid()});
+      std::filesystem::temp_directory_path() / join_text({"etch-no-folder-", getpid()});
   std::ofstream(file) << "a file where the cache should be";
   config().cache_dir = file / "cache";
   auto step = compile([](const Tensor& x) { return (x * 3.0625 + 0.7).sigmoid(); });

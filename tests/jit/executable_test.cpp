@@ -91,7 +91,7 @@ TEST(Executable, AndWithEachPassLeftOut) {
 TEST(Executable, AndWithAllOptionalPassesLeftOut) {
   ConfigGuard guard;
   config().verify = config().poison = true;
-  for (const jit::Pass& pass : jit::passes()) config().skip_passes += concat({pass.name, ","});
+  for (const jit::Pass& pass : jit::passes()) config().skip_passes += join_text({pass.name, ","});
   compare_random(40, {.nodes = 40});
 }
 

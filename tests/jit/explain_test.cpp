@@ -134,7 +134,7 @@ TEST_F(Explain, ASteadyFunctionSaysNothing) {
 
 TEST_F(Explain, AFolderForDumpsThatCannotBeWrittenIsNamedOnce) {
   const std::filesystem::path file =
-      std::filesystem::temp_directory_path() / concat({"etch-no-dump-", getpid()});
+      std::filesystem::temp_directory_path() / join_text({"etch-no-dump-", getpid()});
   std::ofstream(file) << "a file where the folder should be";
   config().dump_dir = file / "dumps";
   auto step = compile([](const Tensor& x) { return x * 2 + 1; });

@@ -129,13 +129,13 @@ std::string difference(const Graph& graph, const Contents& expected, const Conte
   for (size_t b = 0; b < graph.buffers.size(); ++b) {
     const GraphBuffer& buffer = graph.buffers[b];
     if (buffer.kind == GraphBuffer::Kind::Internal) continue;
-    if (got[b].size() < static_cast<size_t>(buffer.bytes)) return concat({"buffer ", b, " was not made"});
+    if (got[b].size() < static_cast<size_t>(buffer.bytes)) return join_text({"buffer ", b, " was not made"});
     const int64_t at = visit_dtype(dtype_of_buffer(graph, static_cast<int>(b)), [&]<class T>() -> int64_t {
       for (int64_t i = 0; i < buffer.bytes; i += sizeof(T))
         if (!same_element<T>(&expected[b][i], &got[b][i])) return i;
       return -1;
     });
-    if (at >= 0) return concat({"buffer ", b, " differs at byte ", at});
+    if (at >= 0) return join_text({"buffer ", b, " differs at byte ", at});
   }
   return {};
 }

@@ -187,7 +187,7 @@ TEST_F(Hooks, AFunctionMayWriteItsInput) {
 }
 
 TEST_F(Hooks, AFileIsReadInsideTheBody) {
-  const std::string file = std::filesystem::temp_directory_path() / concat({"etch-inside-", getpid()});
+  const std::string file = std::filesystem::temp_directory_path() / join_text({"etch-inside-", getpid()});
   nn::Linear source(2, 2), target(2, 2);
   auto step = compile([&](const Tensor& x) {
     const Tensor before = target(x).detach();

@@ -140,8 +140,8 @@ class CheckedExecutable final : public jit::PlanExecutable {
       if (std::abs(value - want) <= allowed || std::isnan(spread) || std::isinf(spread)) continue;
       if (disagreement().empty())
         disagreement() =
-            concat({"buffer %", static_cast<int64_t>(b), " element ", static_cast<int64_t>(i), ": ", value,
-                    ", the interpreter has ", want, " (", exact[i], " unrounded) in\n", print(graph_)});
+            join_text({"buffer %", static_cast<int64_t>(b), " element ", static_cast<int64_t>(i), ": ", value,
+                       ", the interpreter has ", want, " (", exact[i], " unrounded) in\n", print(graph_)});
       return;
     }
   }

@@ -160,8 +160,8 @@ void add_tensor(std::vector<Fact>& facts, const std::string& what, const Tensor&
     return;
   }
   NoGrad guard;
-  Fact fact{concat({what, " ", name(tensor.dtype()), to_string(tensor.sizes()), " strides ",
-                    to_string(tensor.strides()), tensor.requires_grad() ? " on the tape" : ""}),
+  Fact fact{join_text({what, " ", name(tensor.dtype()), to_string(tensor.sizes()), " strides ",
+                       to_string(tensor.strides()), tensor.requires_grad() ? " on the tape" : ""}),
             ""};
   try {
     const Tensor dense = tensor.detach().contiguous();
@@ -169,15 +169,15 @@ void add_tensor(std::vector<Fact>& facts, const std::string& what, const Tensor&
                        dense.storage_offset() * static_cast<int64_t>(item_size(dense.dtype()));
     visit_dtype(dense.dtype(), [&]<class T>() { append_canonical<T>(fact.bytes, data, dense.numel()); });
   } catch (const Error& error) {
-    fact.bytes = concat({"unusable: ", typeid(error).name()});
+    fact.bytes = join_text({"unusable: ", typeid(error).name()});
   }
   facts.push_back(std::move(fact));
 }
 
 void add_tensors(std::vector<Fact>& facts, const std::string& what, const std::vector<Tensor>& tensors) {
-  facts.push_back({concat({"count of ", what}), std::to_string(tensors.size())});
+  facts.push_back({join_text({"count of ", what}), std::to_string(tensors.size())});
   for (size_t i = 0; i < tensors.size(); ++i)
-    add_tensor(facts, concat({what, " ", static_cast<int64_t>(i)}), tensors[i]);
+    add_tensor(facts, join_text({what, " ", static_cast<int64_t>(i)}), tensors[i]);
 }
 
 std::vector<Fact> facts_of(const World& w, const std::vector<Tensor>& inputs, const std::vector<Tensor>& out,
@@ -200,7 +200,7 @@ std::vector<Fact> facts_of(const World& w, const std::vector<Tensor>& inputs, co
   for (const auto& optimizer : w.optimizers)
     if (optimizer)
       for (const auto& [name, tensor] : optimizer->state_dict())
-        add_tensor(facts, concat({"optimizer state ", name}), tensor);
+        add_tensor(facts, join_text({"optimizer state ", name}), tensor);
   Fact log{"host log", ""};
   append_canonical<double>(log.bytes, w.log.data(), static_cast<int64_t>(w.log.size()));
   facts.push_back(log);
@@ -208,29 +208,31 @@ std::vector<Fact> facts_of(const World& w, const std::vector<Tensor>& inputs, co
   append_canonical<float>(raw.bytes, w.raw.data(), static_cast<int64_t>(w.raw.size()));
   facts.push_back(raw);
   const PhiloxState shared = default_generator().state(), own = w.own.state();
-  facts.push_back({"generators", concat({shared.seed, " ", shared.offset, " ", own.seed, " ", own.offset})});
+  facts.push_back(
+      {"generators", join_text({shared.seed, " ", shared.offset, " ", own.seed, " ", own.offset})});
   return facts;
 }
 
 std::string hex(const std::string& bytes, size_t at) {
   std::string text;
   for (at &= ~size_t{7}; at < bytes.size() && text.size() < 32; ++at)
-    text += concat({text.size() % 9 == 8 ? " " : "", std::string(1, "0123456789abcdef"[bytes[at] >> 4 & 15]),
-                    std::string(1, "0123456789abcdef"[bytes[at] & 15])});
+    text +=
+        join_text({text.size() % 9 == 8 ? " " : "", std::string(1, "0123456789abcdef"[bytes[at] >> 4 & 15]),
+                   std::string(1, "0123456789abcdef"[bytes[at] & 15])});
   return text;
 }
 
 std::string difference(const std::vector<Fact>& eager, const std::vector<Fact>& compiled) {
   for (size_t i = 0; i < std::min(eager.size(), compiled.size()); ++i) {
     if (eager[i].what != compiled[i].what)
-      return concat({"eager has ", eager[i].what, ", compiled has ", compiled[i].what});
+      return join_text({"eager has ", eager[i].what, ", compiled has ", compiled[i].what});
     if (eager[i].bytes != compiled[i].bytes) {
-      std::string text = concat({eager[i].what, " differs"});
+      std::string text = join_text({eager[i].what, " differs"});
       const std::string &a = eager[i].bytes, &b = compiled[i].bytes;
       const size_t at =
           static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
-      text += concat({" from byte ", uint64_t{at}, " of ", uint64_t{a.size()}, " on: ", hex(a, at),
-                      ", compiled ", hex(b, at)});
+      text += join_text({" from byte ", uint64_t{at}, " of ", uint64_t{a.size()}, " on: ", hex(a, at),
+                         ", compiled ", hex(b, at)});
       return text;
     }
   }
@@ -314,7 +316,7 @@ std::string ending_of(F&& f) {
   } catch (const Stop&) {
     return "stopped";
   } catch (const std::exception& error) {
-    return concat({"threw ", error.what()});
+    return join_text({"threw ", error.what()});
   }
   return "returned";
 }
@@ -455,7 +457,7 @@ std::optional<std::string> compare_frozen(const Program& program, const Mode& mo
   for (int run = 0; run < runs; ++run)
     eagerly([&] { (void)ending_of([&] { (void)eager.run(eager.inputs(0)); }); });
   std::string text = difference(facts_of(eager, {}, ""), facts_of(frozen, {}, ""));
-  if (!text.empty()) return concat({"freezing: ", text});
+  if (!text.empty()) return join_text({"freezing: ", text});
   totals().refused += !call;
   for (int number = 1; call && number < program.calls; ++number) {
     const std::vector<Tensor> expected = eager.inputs(number), in = frozen.inputs(number);
@@ -479,7 +481,7 @@ std::optional<std::string> compare_frozen(const Program& program, const Mode& mo
     }
     ++totals().frozen_calls;
     text = difference(facts_of(eager, expected, expected_ending), facts_of(frozen, in, ending));
-    if (!text.empty()) return concat({"frozen call ", number, ": ", text});
+    if (!text.empty()) return join_text({"frozen call ", number, ": ", text});
   }
   return {};
 }
@@ -533,11 +535,11 @@ std::optional<std::string> compare(const Program& program, const Mode& mode, con
   Run compiled(program, mode, body, false);
   for (int call = 0; call < program.calls; ++call) {
     const std::string text = difference(expected[static_cast<size_t>(call)], compiled.call(call));
-    if (!text.empty()) return concat({"call ", call, ": ", text});
+    if (!text.empty()) return join_text({"call ", call, ": ", text});
   }
   std::string error = compiled.compile_error();
   if (error.empty() && mode.interpret) error = take_disagreement();
-  return error.empty() ? std::optional<std::string>() : concat({"compiling: ", error});
+  return error.empty() ? std::optional<std::string>() : join_text({"compiling: ", error});
 }
 
 std::vector<bool> statements_that_raise(const Program& program) {

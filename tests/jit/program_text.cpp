@@ -13,16 +13,19 @@ namespace {
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
 std::string number_text(double value) {
-  std::string text = concat({value});
+  std::string text = join_text({value});
   return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
 }
 // A statement's form with its numbers in place of the names.
 std::string text_of(const Statement& s) {
-  const std::map<std::string, std::string> words = {
-      {"o", std::to_string(s.out)},          {"ia", std::to_string(s.a)},
-      {"a", concat({"v(", s.a, ")"})},       {"b", concat({"v(", s.b, ")"})},
-      {"c", concat({"v(", s.c, ")"})},       {"n", concat({"int64_t{", s.n, "}"})},
-      {"m", concat({"int64_t{", s.m, "}"})}, {"s", number_text(s.s)}};
+  const std::map<std::string, std::string> words = {{"o", std::to_string(s.out)},
+                                                    {"ia", std::to_string(s.a)},
+                                                    {"a", join_text({"v(", s.a, ")"})},
+                                                    {"b", join_text({"v(", s.b, ")"})},
+                                                    {"c", join_text({"v(", s.c, ")"})},
+                                                    {"n", join_text({"int64_t{", s.n, "}"})},
+                                                    {"m", join_text({"int64_t{", s.m, "}"})},
+                                                    {"s", number_text(s.s)}};
   std::string text;
   const std::string_view form = forms()[static_cast<size_t>(s.form)].text;
   for (size_t i = 0; i < form.size();) {
@@ -47,13 +50,13 @@ std::string guard_text(const Statement& s) {
     case Statement::Guard::None:
       return "";
     case Statement::Guard::Call:
-      return concat({"if (call % ", s.guard_a, " == ", s.guard_b, ")"});
+      return join_text({"if (call % ", s.guard_a, " == ", s.guard_b, ")"});
     case Statement::Guard::Value:
-      return concat({"if (is_positive(v(", s.guard_a, ")))"});
+      return join_text({"if (is_positive(v(", s.guard_a, ")))"});
     case Statement::Guard::Loop:
-      return concat({"for (int i = 0; i < (call + ", s.guard_b, ") % ", s.guard_a + 1, "; ++i)"});
+      return join_text({"for (int i = 0; i < (call + ", s.guard_b, ") % ", s.guard_a + 1, "; ++i)"});
     case Statement::Guard::ValueLoop:
-      return concat({"for (int i = 0; i < 3 && is_positive(v(", s.guard_a, ")); ++i)"});
+      return join_text({"for (int i = 0; i < 3 && is_positive(v(", s.guard_a, ")); ++i)"});
   }
   return "";
 }
@@ -71,7 +74,7 @@ class Printer {
         continue;
       }
       const size_t last = block_end(statements_, i, end);
-      text += concat({indent, guard_text(s), " {\n"});
+      text += join_text({indent, guard_text(s), " {\n"});
       one(i, indent + "  ");
       block(i + 1, last, indent + "  ");
       text += indent + "}\n";
@@ -93,16 +96,16 @@ class Printer {
 std::string print(const Program& program) {
   static constexpr const char* kThreads[] = {"", ", .threads = Program::Threads::Alike",
                                              ", .threads = Program::Threads::Unlike"};
-  std::string text = concat({"Program program{.seed = ", program.seed, ", .width = ", program.width,
-                             ", .calls = ", program.calls, ", .batches = {"});
+  std::string text = join_text({"Program program{.seed = ", program.seed, ", .width = ", program.width,
+                                ", .calls = ", program.calls, ", .batches = {"});
   for (int i = 0; i < program.calls; ++i)
-    text += concat({i ? ", " : "", program.batches[static_cast<size_t>(i)]});
-  text += concat({"}, .wild = ", program.wild, ", .compile_at = ", program.compile_at, ", .max_paths = ",
-                  program.max_paths, ", .aliases = ", program.aliases, ", .leaves = ", program.leaves,
-                  ", .background = ", program.background, kThreads[static_cast<size_t>(program.threads)],
-                  ", .max_executables = ", program.max_executables, ", .frozen = ", program.frozen,
-                  "};\nconst auto found = compare(program, {}, [](World& w, Values& v, int call, "
-                  "std::vector<Tensor>& out) {\n"});
+    text += join_text({i ? ", " : "", program.batches[static_cast<size_t>(i)]});
+  text += join_text({"}, .wild = ", program.wild, ", .compile_at = ", program.compile_at, ", .max_paths = ",
+                     program.max_paths, ", .aliases = ", program.aliases, ", .leaves = ", program.leaves,
+                     ", .background = ", program.background, kThreads[static_cast<size_t>(program.threads)],
+                     ", .max_executables = ", program.max_executables, ", .frozen = ", program.frozen,
+                     "};\nconst auto found = compare(program, {}, [](World& w, Values& v, int call, "
+                     "std::vector<Tensor>& out) {\n"});
   const std::vector<bool> raised = statements_that_raise(program);
   Printer printer(program, raised);
   printer.block(0, program.statements.size(), "  ");

@@ -39,7 +39,7 @@ class Safetensors : public ::testing::Test {
     return load_safetensors(path());
   }
 
-  const fs::path folder_ = fs::temp_directory_path() / concat({"etch-safetensors-", getpid()});
+  const fs::path folder_ = fs::temp_directory_path() / join_text({"etch-safetensors-", getpid()});
 };
 
 void expect_equal(const Tensor& a, const Tensor& b) {
@@ -209,7 +209,7 @@ TEST_F(Safetensors, HeadersThatAreNotTheFormats) {
 TEST_F(Safetensors, EntriesThatDoNotFit) {
   const auto entry = [&](const char* dtype, const char* shape, const char* offsets, size_t data) {
     return load(
-        concat({"{\"a\":{\"dtype\":", dtype, ",\"shape\":", shape, ",\"data_offsets\":", offsets, "}}"}),
+        join_text({"{\"a\":{\"dtype\":", dtype, ",\"shape\":", shape, ",\"data_offsets\":", offsets, "}}"}),
         data);
   };
   EXPECT_ERROR(entry("\"F8\"", "[1]", "[0,1]", 1), IoError, "as dtype of \"a\", got \"F8\"");

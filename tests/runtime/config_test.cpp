@@ -75,7 +75,7 @@ TEST_F(ConfigEnvironment, RefusesOtherText) {
   EXPECT_EXIT(read_with("ETCH_THREADS", "-1"), testing::ExitedWithCode(1), "in ETCH_THREADS, got \"-1\"");
   for (const char* text : {"G", "-1G", "4GB", "1.5G", "4g", "9000000000G"})
     EXPECT_EXIT(read_with("ETCH_MEMORY_LIMIT", text), testing::ExitedWithCode(1),
-                concat({"of K, M or G, in ETCH_MEMORY_LIMIT, got \"", text, "\""}));
+                join_text({"of K, M or G, in ETCH_MEMORY_LIMIT, got \"", text, "\""}));
   EXPECT_EXIT(read_with("ETCH_LOG", "1K"), testing::ExitedWithCode(1), "in ETCH_LOG, got \"1K\"");
 }
 

@@ -7,8 +7,9 @@ namespace etch {
 namespace {
 
 TEST(Error, JoinsPiecesOfEveryKind) {
-  EXPECT_EQ(concat({"a ", std::string("b "), -3, " ", uint64_t{18446744073709551615u}, " ", 0.1, " ", true}),
-            "a b -3 18446744073709551615 0.1 true");
+  EXPECT_EQ(
+      join_text({"a ", std::string("b "), -3, " ", uint64_t{18446744073709551615u}, " ", 0.1, " ", true}),
+      "a b -3 18446744073709551615 0.1 true");
 }
 
 TEST(Error, CheckThrowsTheNamedTypeWithItsText) {
