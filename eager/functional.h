@@ -54,6 +54,15 @@ Tensor binary_cross_entropy(const Tensor& p, const Tensor& target, Loss reductio
 /// The same of p = sigmoid(logits), exact for logits of any size.
 Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target,
                                         Loss reduction = Loss::Mean);
+/// Both broadcast to the target's sizes: ShapeError otherwise.
+struct BinaryCrossEntropyOptions {
+  Loss reduction = Loss::Mean;  ///< Mean: by the number of elements, whatever their weights
+  Tensor weight = {};           ///< of each element
+  Tensor pos_weight = {};       ///< of the first summand; with logits only, ValueError otherwise
+};
+Tensor binary_cross_entropy(const Tensor& p, const Tensor& target, const BinaryCrossEntropyOptions& options);
+Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target,
+                                        const BinaryCrossEntropyOptions& options);
 
 /// Zeroes elements with probability p and scales the rest by 1 / (1 - p); identity unless training.
 Tensor dropout(const Tensor& x, double p, bool training = true, Generator* generator = nullptr);

@@ -55,6 +55,52 @@ TEST(Losses, BinaryCrossEntropyWithLogits) {
   EXPECT_VALUES(logits.grad(), f32({-0.5, 1, -1}));
 }
 
+// Values by PyTorch's formula, w * (p * t * softplus(-x) + (1 - t) * softplus(x)), in plain numbers.
+TEST(Losses, WeightsOfElementsAndOfPositives) {
+  const Tensor x = of(DType::F64, {0, 2, -1000, 1000}).tensor(),
+               target = of(DType::F64, {1, 0.25, 1, 0}).tensor(),
+               weight = of(DType::F64, {1, 2, 0.5, 0}).tensor(), positives = of(DType::F64, {3}).tensor();
+  const double first = 3 * std::log(2.0),
+               second = 0.75 * std::log1p(std::exp(-2.0)) + 0.75 * std::log1p(std::exp(2.0));
+  EXPECT_VALUES(
+      binary_cross_entropy_with_logits(x, target, {.reduction = Loss::None, .pos_weight = positives}),
+      of(DType::F64, {first, second, 3000, 1000}), 1e-14);
+  EXPECT_VALUES(binary_cross_entropy_with_logits(
+                    x, target, {.reduction = Loss::None, .weight = weight, .pos_weight = positives}),
+                of(DType::F64, {first, 2 * second, 1500, 0}), 1e-14);
+  EXPECT_VALUES(binary_cross_entropy_with_logits(x, target, {.weight = weight}),
+                of(DType::F64, {}, {(std::log(2.0) + 2 * (1.5 + std::log1p(std::exp(-2.0))) + 500) / 4}),
+                1e-14);
+  EXPECT_VALUES(binary_cross_entropy(of(DType::F64, {0.5, 0.5}).tensor(), ones({2}, {.dtype = DType::F64}),
+                                     {.reduction = Loss::Sum, .weight = of(DType::F64, {2, 5}).tensor()}),
+                of(DType::F64, {}, {7 * std::log(2.0)}), 1e-14);
+}
+
+TEST(Losses, GradientsOfWeightedBinaryCrossEntropy) {
+  const auto f = [](Inputs in) {
+    return binary_cross_entropy_with_logits(in[0], in[1], {.weight = in[2], .pos_weight = in[3]});
+  };
+  const std::vector<Values> inputs{spread({2, 3}, -3, 3), spread({2, 3}, 0, 1, 3), spread({2, 1}, 1, 2, 4),
+                                   spread({3}, 0.5, 3, 5)};
+  EXPECT_TRUE(gradients_match(f, inputs));
+  EXPECT_TRUE(second_gradients_match(f, inputs));
+  // The formula's own gradient would be off at 0, and NaN or lost far from it.
+  const Tensor logits = f32({0, 800, -800}).tensor().requires_grad_();
+  binary_cross_entropy_with_logits(logits, f32({1, 0, 1}).tensor(),
+                                   {.reduction = Loss::Sum, .pos_weight = f32({4}).tensor()})
+      .backward();
+  EXPECT_VALUES(logits.grad(), f32({-2, 1, -4}));
+}
+
+TEST(Losses, WeightsBroadcastToTheTarget) {
+  EXPECT_ERROR(binary_cross_entropy_with_logits(ones({2}), ones({2}), {.pos_weight = ones({3})}), ShapeError,
+               "expected a pos_weight that broadcasts to [2], got [3]");
+  EXPECT_ERROR(binary_cross_entropy(ones({2}), ones({2}), {.weight = ones({2, 2})}), ShapeError,
+               "expected a weight that broadcasts to [2], got [2, 2]");
+  EXPECT_ERROR(binary_cross_entropy(ones({2}), ones({2}), {.pos_weight = ones({2})}), ValueError,
+               "use binary_cross_entropy_with_logits");
+}
+
 TEST(Losses, BinaryCrossEntropyWantsFloats) {
   EXPECT_ERROR(binary_cross_entropy(ones({2}), ones({2}).to(DType::I64)), DTypeError,
                "binary_cross_entropy: expected floating dtypes, got f32 and i64");

@@ -8,7 +8,9 @@ namespace {
 
 using ElementLoss = Tensor (*)(const Tensor&, const Tensor&, Loss);
 
-class Losses : public ::testing::TestWithParam<std::pair<const char*, ElementLoss>> {};
+using Named = std::pair<const char*, ElementLoss>;
+
+class Losses : public ::testing::TestWithParam<Named> {};
 
 TEST_P(Losses, AreEagers) {
   const ElementLoss loss = GetParam().second;
@@ -29,9 +31,9 @@ TEST_P(Losses, AreEagers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Losses,
-                         ::testing::Values(std::pair("mse", &mse_loss), std::pair("l1", &l1_loss),
-                                           std::pair("binary", &binary_cross_entropy),
-                                           std::pair("logits", &binary_cross_entropy_with_logits)),
+                         ::testing::Values(Named("mse", &mse_loss), Named("l1", &l1_loss),
+                                           Named("binary", &binary_cross_entropy),
+                                           Named("logits", &binary_cross_entropy_with_logits)),
                          [](const auto& info) { return std::string(info.param.first); });
 
 }  // namespace
