@@ -103,6 +103,16 @@ Tensor conv2d_weight_grad(const Tensor& g, const Tensor& x, const ConvAttrs& att
   return gw;
 }
 
+// Zeros of `sizes` [N, C, H, W] with g [N, C, ..] at `indices` in their planes: max_pool2d_grad in ops that
+// have gradients.
+Tensor put_at(const Tensor& indices, const Tensor& g, const Dims& sizes) {
+  const Dims planes{sizes[0] * sizes[1], sizes[2] * sizes[3]};
+  const Dims windows{planes[0], g.sizes()[2] * g.sizes()[3]};
+  return zeros(planes, {.dtype = g.dtype(), .device = g.device()})
+      .scatter_add(1, indices.reshape(windows), g.reshape(windows))
+      .reshape(sizes);
+}
+
 PoolAttrs pool_attrs(const Pool2dOptions& options) {
   PoolAttrs attrs;
   for (int i = 0; i < 2; ++i) {
@@ -189,7 +199,7 @@ Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options) {
         "max_pool2d", {&x}, {&outputs[0]},
         [indices = SavedTensor(outputs[1], "max_pool2d"), from = x.sizes(), attrs](
             std::span<const Tensor> gradients, InputGradients inputs) mutable {
-          refuse_create_graph("max_pool2d");
+          if (grad_enabled()) return inputs.set(0, put_at(indices.unpack(), gradients[0], from));
           attrs.sizes[0] = from[2];
           attrs.sizes[1] = from[3];
           inputs.set(0, apply(Op::max_pool2d_grad, {gradients[0], indices.unpack()}, attrs.pack()));
@@ -197,19 +207,32 @@ Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options) {
   return outputs[0];
 }
 
+namespace {
+Tensor avg_pool2d_grad(const Tensor& g, const PoolAttrs& attrs) {
+  Tensor gx = apply(Op::avg_pool2d_grad, {g}, attrs.pack());
+  if (needs_tape({&g}))
+    record_on_tape("avg_pool2d_grad", {&g}, {&gx},
+                   [attrs](std::span<const Tensor> gradients, InputGradients inputs) {
+                     inputs.set(0, avg_pool2d(gradients[0], {{attrs.kernel[0], attrs.kernel[1]},
+                                                             {attrs.stride[0], attrs.stride[1]},
+                                                             {attrs.padding[0], attrs.padding[1]}}));
+                   });
+  return gx;
+}
+}  // namespace
+
 Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options) {
   check_defined("avg_pool2d", {&x});
   PoolAttrs attrs = pool_attrs(options);
   Tensor y = apply(Op::avg_pool2d, {x}, attrs.pack(), x.dtype());
-  if (needs_tape({&x}))
-    record_on_tape(
-        "avg_pool2d", {&x}, {&y},
-        [from = x.sizes(), attrs](std::span<const Tensor> gradients, InputGradients inputs) mutable {
-          refuse_create_graph("avg_pool2d");
-          attrs.sizes[0] = from[2];
-          attrs.sizes[1] = from[3];
-          inputs.set(0, apply(Op::avg_pool2d_grad, {gradients[0]}, attrs.pack()));
-        });
+  if (needs_tape({&x})) {
+    attrs.sizes[0] = x.sizes()[2];
+    attrs.sizes[1] = x.sizes()[3];
+    record_on_tape("avg_pool2d", {&x}, {&y},
+                   [attrs](std::span<const Tensor> gradients, InputGradients inputs) {
+                     inputs.set(0, avg_pool2d_grad(gradients[0], attrs));
+                   });
+  }
   return y;
 }
 
@@ -219,6 +242,35 @@ Tensor global_avg_pool2d(const Tensor& x) {
   return x.mean({2, 3}, true);
 }
 
+namespace {
+// The gradients of x, w and b of a normalisation over the axes `over`, in ops that have gradients. `scale` is
+// w in the sizes that broadcast to x's.
+void set_norm_gradients(InputGradients inputs, const Tensor& g, const Tensor& x, const Tensor& w,
+                        const Tensor& scale, double eps, const Dims& over) {
+  const Tensor centered = x - x.mean(over, true);
+  const Tensor rstd = (centered.square().mean(over, true) + eps).rsqrt();
+  const Tensor normal = centered * rstd;
+  const auto as_w = [&](const Tensor& of_x) {
+    return reduce_to(of_x, scale.sizes(), w.dtype()).reshape(w.sizes());
+  };
+  if (inputs.needs(0)) {
+    const Tensor scaled = g * scale;
+    inputs.set(0, rstd * (scaled - scaled.mean(over, true) - normal * (scaled * normal).mean(over, true)));
+  }
+  if (inputs.needs(1)) inputs.set(1, as_w(g * normal));
+  if (inputs.needs(2)) inputs.set(2, as_w(g));
+}
+
+// Where channels lie, [1, C, 1, ..], and the axes beside them.
+std::pair<Dims, Dims> channel_axes(const Tensor& x) {
+  Dims channel = Dims::filled(x.ndim(), 1), others;
+  channel[1] = x.sizes()[1];
+  for (int i = 0; i < x.ndim(); ++i)
+    if (i != 1) others.push_back(i);
+  return {channel, others};
+}
+}  // namespace
+
 Tensor layer_norm(const Tensor& x, const Tensor& w, const Tensor& b, double eps) {
   check_defined("layer_norm", {&x, &w, &b});
   Tensor outputs[3];
@@ -227,11 +279,12 @@ Tensor layer_norm(const Tensor& x, const Tensor& w, const Tensor& b, double eps)
   if (needs_tape({&x, &w, &b}))
     record_on_tape("layer_norm", {&x, &w, &b}, {&outputs[0]},
                    [x = SavedTensor(x, "layer_norm"), mean = SavedTensor(outputs[1], "layer_norm"),
-                    rstd = SavedTensor(outputs[2], "layer_norm"), w = SavedTensor(w, "layer_norm")](
-                       std::span<const Tensor> gradients, InputGradients inputs) {
-                     refuse_create_graph("layer_norm");
+                    rstd = SavedTensor(outputs[2], "layer_norm"), w = SavedTensor(w, "layer_norm"),
+                    eps](std::span<const Tensor> gradients, InputGradients inputs) {
                      Tensor grads[3];
                      const Tensor a = x.unpack(), m = mean.unpack(), r = rstd.unpack(), scale = w.unpack();
+                     if (grad_enabled())
+                       return set_norm_gradients(inputs, gradients[0], a, scale, scale, eps, {-1});
                      const Arg operands[] = {gradients[0], a, m, r, scale};
                      apply(Op::layer_norm_grad, operands, {}, a.dtype(), grads);
                      for (int i = 0; i < 3; ++i) inputs.set(i, grads[i]);
@@ -251,10 +304,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& w, const Tensor& b, Tensor& run
                       var = SavedTensor(running_var, "batch_norm_eval"),
                       eps = options.eps](std::span<const Tensor> gradients, InputGradients inputs) {
                        const Tensor a = x.unpack(), &g = gradients[0];
-                       Dims channel = Dims::filled(a.ndim(), 1), others;
-                       channel[1] = a.sizes()[1];
-                       for (int i = 0; i < a.ndim(); ++i)
-                         if (i != 1) others.push_back(i);
+                       const auto [channel, others] = channel_axes(a);
                        const Tensor rstd = (var.unpack() + eps).rsqrt().reshape(channel);
                        if (inputs.needs(0)) inputs.set(0, g * (w.unpack().reshape(channel) * rstd));
                        if (inputs.needs(1))
@@ -269,11 +319,15 @@ Tensor batch_norm(const Tensor& x, const Tensor& w, const Tensor& b, Tensor& run
   if (needs_tape({&x, &w, &b}))
     record_on_tape("batch_norm", {&x, &w, &b}, {&outputs[0]},
                    [x = SavedTensor(x, "batch_norm"), mean = SavedTensor(outputs[1], "batch_norm"),
-                    rstd = SavedTensor(outputs[2], "batch_norm"), w = SavedTensor(w, "batch_norm")](
-                       std::span<const Tensor> gradients, InputGradients inputs) {
-                     refuse_create_graph("batch_norm");
+                    rstd = SavedTensor(outputs[2], "batch_norm"), w = SavedTensor(w, "batch_norm"),
+                    eps = options.eps](std::span<const Tensor> gradients, InputGradients inputs) {
                      Tensor grads[3];
                      const Tensor a = x.unpack(), m = mean.unpack(), r = rstd.unpack(), scale = w.unpack();
+                     if (grad_enabled()) {
+                       const auto [channel, others] = channel_axes(a);
+                       return set_norm_gradients(inputs, gradients[0], a, scale, scale.reshape(channel), eps,
+                                                 others);
+                     }
                      const Arg operands[] = {gradients[0], a, m, r, scale};
                      apply(Op::batch_norm_grad, operands, {}, a.dtype(), grads);
                      for (int i = 0; i < 3; ++i) inputs.set(i, grads[i]);
@@ -305,8 +359,12 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, CrossEntropyOpt
                    [x = SavedTensor(logits, "cross_entropy"), labels = SavedTensor(labels, "cross_entropy"),
                     lse = SavedTensor(outputs[1], "cross_entropy"),
                     attrs](std::span<const Tensor> gradients, InputGradients inputs) {
-                     refuse_create_graph("cross_entropy");
                      const Tensor a = x.unpack(), t = labels.unpack(), s = lse.unpack();
+                     if (grad_enabled()) {  // create_graph: in ops that have gradients
+                       const Tensor counted = ne(t, CrossEntropyAttrs(attrs).ignore_index).to(a.dtype());
+                       const Tensor hits = eq(t.unsqueeze(1), arange(a.sizes()[1])).to(a.dtype());
+                       return inputs.set(0, (a.softmax(1) - hits) * (gradients[0] * counted).unsqueeze(1));
+                     }
                      inputs.set(0, apply(Op::cross_entropy_grad, {gradients[0], a, t, s}, attrs, a.dtype()));
                    });
   if (options.reduction == Loss::None) return losses;

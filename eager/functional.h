@@ -19,6 +19,7 @@ struct Pool2dOptions {
   std::array<int64_t, 2> stride = {0, 0};  ///< 0: the kernel's
   std::array<int64_t, 2> padding = {0, 0};
 };
+/// NaN wins. The gradient goes to the first of equals, and of NaNs (PyTorch: the last NaN).
 Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options);
 /// Padding counts as zeros.
 Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options);

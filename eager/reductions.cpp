@@ -105,32 +105,50 @@ Tensor Tensor::argmin(std::optional<int64_t> axis, bool keepdim) const {
   return arg_reduce(Op::argmin, *this, axis, keepdim);
 }
 
-Tensor Tensor::softmax(int64_t axis) const {
-  const Attrs attrs = AxisAttrs(normalize_axis("softmax", axis, ndim())).pack();
-  const Tensor x = is_floating(dtype()) ? *this : to(DType::F32);
-  Tensor y = apply(Op::softmax, {x}, attrs);
-  if (needs_tape({&x}))
-    record_on_tape("softmax", {&x}, {&y},
-                   [y = SavedTensor(y.detach(), "softmax"), attrs](std::span<const Tensor> gradients,
-                                                                   InputGradients inputs) {
-                     refuse_create_graph("softmax");
-                     inputs.set(0, apply(Op::softmax_grad, {gradients[0], y.unpack()}, attrs));
-                   });
+namespace {
+
+/// softmax and log_softmax: their gradients need the output alone.
+class SoftmaxNode final : public TapeNode {
+ public:
+  SoftmaxNode(Op op, const Tensor& x, int axis) : op_(op), axis_(axis) { edges.push_back(edge_of(x)); }
+  void save(const Tensor& y) { y_ = SavedTensor::output(y, etch::name(op_)); }
+
+  std::string name() const override { return backward_name(etch::name(op_)); }
+
+  void backward(std::span<const Tensor> gradients, InputGradients inputs) override {
+    const Tensor &g = gradients[0], y = y_.unpack(this);
+    const bool log = op_ == Op::log_softmax;
+    if (!grad_enabled())
+      inputs.set(0, apply(log ? Op::log_softmax_grad : Op::softmax_grad, {g, y}, AxisAttrs(axis_).pack()));
+    else if (log)  // with create_graph: in ops that have gradients
+      inputs.set(0, g - y.exp() * g.sum(axis_, true));
+    else
+      inputs.set(0, y * (g - (g * y).sum(axis_, true)));
+  }
+
+  void release() override { y_.reset(); }
+
+ private:
+  Op op_;
+  int axis_;
+  SavedTensor y_;
+};
+
+Tensor along_axis(Op op, const Tensor& of, int64_t axis) {
+  const int at = normalize_axis(name(op), axis, of.ndim());
+  const Tensor x = is_floating(of.dtype()) ? of : of.to(DType::F32);
+  Tensor y = apply(op, {x}, AxisAttrs(at).pack());
+  if (needs_tape({&x})) {
+    SoftmaxNode* node = new SoftmaxNode(op, x, at);
+    set_grad_fn(y, Ref<TapeNode>::first(node), 0);
+    node->save(y);
+  }
   return y;
 }
 
-Tensor Tensor::log_softmax(int64_t axis) const {
-  const Attrs attrs = AxisAttrs(normalize_axis("log_softmax", axis, ndim())).pack();
-  const Tensor x = is_floating(dtype()) ? *this : to(DType::F32);
-  Tensor y = apply(Op::log_softmax, {x}, attrs);
-  if (needs_tape({&x}))
-    record_on_tape("log_softmax", {&x}, {&y},
-                   [y = SavedTensor(y.detach(), "log_softmax"), attrs](std::span<const Tensor> gradients,
-                                                                       InputGradients inputs) {
-                     refuse_create_graph("log_softmax");
-                     inputs.set(0, apply(Op::log_softmax_grad, {gradients[0], y.unpack()}, attrs));
-                   });
-  return y;
-}
+}  // namespace
+
+Tensor Tensor::softmax(int64_t axis) const { return along_axis(Op::softmax, *this, axis); }
+Tensor Tensor::log_softmax(int64_t axis) const { return along_axis(Op::log_softmax, *this, axis); }
 
 }  // namespace etch

@@ -126,11 +126,6 @@ Tensor SavedTensor::unpack(TapeNode* owner) const {
   return attached;
 }
 
-void refuse_create_graph(std::string_view op) {
-  ETCH_CHECK(!grad_enabled(), AutogradError, op, ": expected a first-order backward, got create_graph; ", op,
-             " has no second gradient");
-}
-
 Tensor reduce_to(const Tensor& gradient, const Dims& sizes, DType dtype) {
   Tensor result = gradient;
   if (result.sizes() != sizes) {

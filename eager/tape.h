@@ -183,10 +183,6 @@ void record_on_tape(std::string_view op, std::initializer_list<const Tensor*> in
   }
 }
 
-/// For composites whose gradient is an op without a gradient of its own: throws AutogradError inside a
-/// backward with create_graph.
-void refuse_create_graph(std::string_view op);
-
 /// `gradient` summed down to `sizes` (the reverse of broadcasting), in `dtype`.
 Tensor reduce_to(const Tensor& gradient, const Dims& sizes, DType dtype);
 

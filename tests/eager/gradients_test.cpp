@@ -251,13 +251,67 @@ TEST(LossGradients, DropoutUsesTheMaskOfItsForward) {
   }
 }
 
-TEST(SecondGradients, AreRefusedWhereThereAreNone) {
-  const Tensor x = spread({2, 3}).tensor().requires_grad_();
-  EXPECT_ERROR(cross_entropy(x, i64({0, 1}).tensor()).backward({}, {.create_graph = true}), AutogradError,
-               "cross_entropy has no second gradient");
-  EXPECT_ERROR(x.softmax(1).square().sum().backward({}, {.create_graph = true}), AutogradError,
-               "softmax has no second gradient");
-  EXPECT_ERROR(x.prod().backward(), AutogradError, "prod");
+// The outer square makes the gradient that comes in depend on the inputs too.
+TEST(SecondGradients, ThroughNormalisationsPoolingAndLosses) {
+  const auto matches = [](const Function& f, const std::vector<Values>& inputs) {
+    return second_gradients_match([&](Inputs x) { return f(x).square(); }, inputs);
+  };
+  const Values image = spread({2, 3, 4, 4}, -2, 3), w = spread({3}, 0.5, 1.5, 5), b = spread({3}, -1, 1, 4);
+  EXPECT_TRUE(matches([](Inputs x) { return x[0].softmax(1); }, {spread({2, 3})}));
+  EXPECT_TRUE(matches([](Inputs x) { return x[0].log_softmax(0); }, {spread({2, 3})}));
+  EXPECT_TRUE(matches([](Inputs x) { return layer_norm(x[0], x[1], x[2]); }, {spread({2, 2, 3}), w, b}));
+  EXPECT_TRUE(matches(
+      [](Inputs x) {
+        Tensor mean = zeros({3}, {.dtype = DType::F64}), variance = ones({3}, {.dtype = DType::F64});
+        return batch_norm(x[0], x[1], x[2], mean, variance);
+      },
+      {image, w, b}));
+  const Pool2dOptions pool{.kernel = {3, 2}, .stride = {1, 2}, .padding = {1, 0}};
+  EXPECT_TRUE(matches([&](Inputs x) { return max_pool2d(x[0], pool); }, {image}));
+  EXPECT_TRUE(matches([&](Inputs x) { return avg_pool2d(x[0], pool); }, {image}));
+  for (const Loss reduction : {Loss::Mean, Loss::Sum, Loss::None})
+    EXPECT_TRUE(matches(
+        [&](Inputs x) {
+          return cross_entropy(x[0], i64({2, 7, 0}).tensor(), {.reduction = reduction, .ignore_index = 7});
+        },
+        {spread({3, 4})}));
+}
+
+TEST(SecondGradients, FirstOnesAreTheSameWithAndWithoutCreateGraph) {
+  const auto gradients = [](bool create_graph) {
+    const Tensor x = spread({4, 3, 2, 2}, -2, 2).tensor().requires_grad_();
+    const Tensor w = spread({3}, 0.5, 2).tensor().requires_grad_(), b = spread({3}).tensor().requires_grad_();
+    Tensor mean = zeros({3}, {.dtype = DType::F64}), variance = ones({3}, {.dtype = DType::F64});
+    const Tensor y = batch_norm(x, w, b, mean, variance);
+    const Tensor z = layer_norm(y.permute({0, 2, 3, 1}), w, b).softmax(-1).permute({0, 3, 1, 2});
+    const Tensor pooled = max_pool2d(z, {.kernel = {2, 1}, .stride = {1, 1}}) +
+                          avg_pool2d(z, {.kernel = {2, 1}, .stride = {1, 1}});
+    cross_entropy(pooled.flatten(1), i64({0, 5, 2, -100}).tensor())
+        .backward({}, {.create_graph = create_graph});
+    return concat({x.grad().detach().flatten(), w.grad().detach(), b.grad().detach()});
+  };
+  const Tensor with = gradients(true), without = gradients(false);
+  EXPECT_LT((with - without).abs().max().item<double>(), 1e-14);
+  EXPECT_GT(without.abs().max().item<double>(), 1e-3);
+}
+
+TEST(SecondGradients, OfThirdOrderToo) {
+  // d/dx of d2/dx2 of softmax(x)[0] for two classes: sigmoid's derivatives.
+  const Tensor x = of(DType::F64, {0.3, -0.4}).tensor().requires_grad_();
+  x.softmax(0)[0].backward({}, {.create_graph = true});
+  const Tensor first = x.grad()[0];
+  Tensor(x).zero_grad();
+  first.backward({}, {.create_graph = true});
+  const Tensor second = x.grad()[0];
+  Tensor(x).zero_grad();
+  second.backward();
+  const double s = 1 / (1 + std::exp(-0.7)), slope = s * (1 - s);
+  EXPECT_NEAR(second.item<double>(), slope * (1 - 2 * s), 1e-14);
+  EXPECT_NEAR(x.grad()[0].item<double>(), slope * (1 - 6 * slope), 1e-14);
+}
+
+TEST(SecondGradients, ProductsHaveNotEvenFirstOnes) {
+  EXPECT_ERROR(spread({2}).tensor().requires_grad_().prod(), AutogradError, "(prod has none); detach() it");
 }
 
 TEST(SecondGradients, ThroughViewsJoinsAndReductions) {
