@@ -18,7 +18,9 @@ class Worker {
     if (stopped_) return;
     if (!started_) {
       started_ = true;
-      std::thread([this] { work(); }).detach();
+      std::thread thread([this] { work(); });
+      thread_ = thread.get_id();
+      thread.detach();
     }
     jobs_.push_back({owner, std::move(job)});
     changed_.notify_all();
@@ -32,6 +34,7 @@ class Worker {
   void cancel(const void* owner) {
     std::unique_lock lock(mutex_);
     std::erase_if(jobs_, [&](const Job& job) { return job.owner == owner; });
+    if (std::this_thread::get_id() == thread_) return;
     changed_.wait(lock, [&] { return running_ != owner; });
   }
 
@@ -73,6 +76,7 @@ class Worker {
   std::deque<Job> jobs_;
   const void* running_ = nullptr;  ///< the owner of the running job
   bool started_ = false;
+  std::thread::id thread_;
   bool stopped_ = false;
 };
 

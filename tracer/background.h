@@ -11,7 +11,8 @@ namespace etch {
 void run_in_background(const void* owner, std::function<void()> job);
 /// Returns when no job of this owner is queued or running.
 void wait_for_background(const void* owner);
-/// Drops the owner's queued jobs and waits for its running one. To be called before what they refer to goes.
+/// Drops the owner's queued jobs and waits for its running one, unless that is the caller. To be called
+/// before what they refer to goes.
 void cancel_background(const void* owner);
 
 }  // namespace etch

@@ -133,8 +133,13 @@ Ref<Executable> find_or_compile(PathEnd& end, const LiveSet& live, Site& site, C
     end.compiling = true;
   }
   if (!options.background || when.now) return compile_end(end, chosen, site);
+  // A queued job does not keep its site, the running one does: nobody has to wait for it.
+  const bool shared = !site.weak_from_this().expired();
   run_in_background(&options,
-                    [&end, &site, chosen = std::move(chosen)] { (void)compile_end(end, chosen, site); });
+                    [&end, &site, shared, weak = site.weak_from_this(), chosen = std::move(chosen)] {
+                      const std::shared_ptr<Site> kept = weak.lock();
+                      if (kept || !shared) (void)compile_end(end, chosen, site);
+                    });
   return {};
 }
 

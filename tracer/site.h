@@ -70,11 +70,11 @@ struct SiteOptions {
   bool background = false;  ///< compile on the background thread; calls run op by op until it is done
 };
 
-/// One traced function. May be entered from many threads at once.
-class Site {
+/// One traced function. May be entered from many threads at once. A compile on the background thread keeps a
+/// site that is owned by shared pointers, which so may be dropped at any time.
+class Site : public std::enable_shared_from_this<Site> {
  public:
   explicit Site(SiteOptions options);
-  /// Waits for a compile of this site that the background thread is at.
   ~Site();
   Site(const Site&) = delete;
   Site& operator=(const Site&) = delete;

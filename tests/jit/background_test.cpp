@@ -2,6 +2,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "tests/jit/contract.h"
@@ -102,6 +103,35 @@ TEST_F(Background, AFunctionMayGoWhileItsCompileIsQueuedOrRuns) {
       queued(ones({2}));
     }
   }
+}
+
+TEST_F(Background, NobodyWaitsForTheCompileOfAFunctionThatGoes) {
+  static std::atomic<int> begun, finished;
+  begun = finished = 0;
+  const Compiler slow([](const Path& path, const LiveSet& live, const CompileOptions& options) {
+    ++begun;
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    Ref<Executable> made = Compiler::real(path, live, options);
+    ++finished;
+    return made;
+  });
+  std::chrono::steady_clock::duration waited{};
+  {
+    std::optional running(compile([](const Tensor& x) { return (x * 2).tanh(); }, kInBackground));
+    std::optional queued(compile([](const Tensor& x) { return (x * 3).tanh(); }, kInBackground));
+    for (int i = 0; i < 2; ++i) (*running)(ones({2}));
+    while (begun == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (int i = 0; i < 2; ++i) (*queued)(ones({2}));
+    const auto start = std::chrono::steady_clock::now();
+    running.reset();
+    queued.reset();
+    waited = std::chrono::steady_clock::now() - start;
+    EXPECT_EQ(finished, 0);
+  }
+  EXPECT_LT(waited, std::chrono::milliseconds(100));
+  { Busy after; }  // returns when the jobs before it are done
+  EXPECT_EQ(begun, 1);
+  EXPECT_EQ(finished, 1);
 }
 
 TEST_F(Background, ManyThreadsGetSerialResults) {
