@@ -27,6 +27,35 @@ struct CpuPlan::Frame {
   const Scalar& at(const ScalarSource& s) const { return s.slot < 0 ? s.scalar : values[s.slot].scalar; }
 };
 
+/// The operands of one call, filled in before use: most calls have few of them.
+class CpuPlan::Operands {
+ public:
+  Operands(const Call& call, const Frame& frame)
+      : inputs_(call.node->inputs.size()), all_(call.operands.size()) {
+    static_assert(std::is_trivially_copyable_v<Operand>);
+    Operand* const operands = reinterpret_cast<Operand*>(bytes_);
+    std::memcpy(bytes_, call.operands.data(), all_ * sizeof(Operand));
+    for (size_t i = 0; i < all_; ++i) {
+      const OperandSource& source = call.sources[i];
+      if (operands[i].is_tensor())
+        operands[i].base = source.address.base < 0 ? nullptr : frame.at(source.address);
+      else if (operands[i].present)
+        operands[i].scalar = frame.at(source.scalar);
+    }
+  }
+  Operands(const Operands&) = delete;
+  Operands& operator=(const Operands&) = delete;
+
+  std::span<const Operand> inputs() const { return all().first(inputs_); }
+  std::span<const Operand> outputs() const { return all().subspan(inputs_); }
+
+ private:
+  std::span<const Operand> all() const { return {reinterpret_cast<const Operand*>(bytes_), all_}; }
+
+  size_t inputs_, all_;
+  alignas(Operand) std::byte bytes_[(kMaxInputs + kMaxOutputs) * sizeof(Operand)];
+};
+
 /// All blocks of one call; what is not handed over goes back.
 class CpuPlan::Memory {
  public:
@@ -89,6 +118,12 @@ CpuPlan::CpuPlan(CpuProgram program, const LiveSet& live, ExecutableStatistics s
       const Node& node = graph.nodes[i];
       step.call = make_call(node, false);
       step.call.checks = checked_operand(node) >= 0 && !checks_early(graph, facts, node);
+      if (info(node.op).kind == OpKind::Pointwise && node.op != Op::copy && !step.call.aliases &&
+          !step.call.checks) {
+        const std::span<const Operand> all = step.call.operands;
+        const size_t inputs = node.inputs.size();
+        step.small = cpu::SmallPointwise::of({node.op, all.first(inputs), all.subspan(inputs), node.attrs});
+      }
       continue;
     }
     if (const std::optional<PieceSum> sum = as_piece_sum(graph.nodes[i])) {
@@ -155,15 +190,21 @@ CpuPlan::Call CpuPlan::make_call(const Node& node, bool for_check) {
   return call;
 }
 
-void CpuPlan::fill(const Call& call, const Frame& frame, Operand* operands) const {
-  for (size_t i = 0; i < call.operands.size(); ++i) {
-    operands[i] = call.operands[i];
-    const OperandSource& source = call.sources[i];
-    if (operands[i].is_tensor())
-      operands[i].base = source.address.base < 0 ? nullptr : frame.at(source.address);
-    else if (operands[i].present)
-      operands[i].scalar = frame.at(source.scalar);
+void CpuPlan::run_small(const Step& step, const Frame& frame) const {
+  const cpu::SmallPointwise& small = *step.small;
+  const std::vector<OperandSource>& sources = step.call.sources;
+  const char* in[cpu::kMaxLoopOperands];
+  uint64_t numbers[cpu::kMaxLoopOperands];
+  const size_t inputs = sources.size() - 1;
+  for (size_t k = 0; k < inputs; ++k) {
+    if (sources[k].address.base >= 0) {
+      in[k] = frame.at(sources[k].address);
+    } else {
+      cpu::store_scalar(frame.at(sources[k].scalar), small.numbers[k], &numbers[k]);
+      in[k] = reinterpret_cast<const char*>(&numbers[k]);
+    }
   }
+  small.kernel(frame.at(sources[inputs].address), in, small.scalars, small.count);
 }
 
 void CpuPlan::run_kernel(const Step& step, const Frame& frame) const {
@@ -194,12 +235,11 @@ void CpuPlan::run_pieces(const Pieces& pieces, const Frame& frame) const {
 
 void CpuPlan::run_step(const Step& step, const Frame& frame) const {
   if (step.kernel) return run_kernel(step, frame);
+  if (step.small) return run_small(step, frame);
   if (!step.pieces.terms.empty()) return run_pieces(step.pieces, frame);
-  Operand operands[kMaxInputs + kMaxOutputs];
-  fill(step.call, frame, operands);
+  const Operands operands(step.call, frame);
   const Node& node = *step.call.node;
-  const std::span<const Operand> all(operands, step.call.operands.size());
-  const OpCall call{node.op, all.first(node.inputs.size()), all.subspan(node.inputs.size()), node.attrs};
+  const OpCall call{node.op, operands.inputs(), operands.outputs(), node.attrs};
   if (step.call.aliases) return execute(call);
   if (step.call.checks) check_data(call);
   void* scratch = step.scratch >= 0 ? frame.bases[0] + step.scratch : nullptr;
@@ -222,12 +262,9 @@ bool CpuPlan::run(const Segment& segment) const {
     frame.bases[base] = static_cast<char*>(storage->raw_data());
   }
   for (const Call& check : checks_) {
-    Operand operands[kMaxInputs + kMaxOutputs];
-    fill(check, frame, operands);
-    const Node& node = *check.node;
-    const std::span<const Operand> all(operands, check.operands.size());
+    const Operands operands(check, frame);
     try {
-      check_data({node.op, all.first(node.inputs.size()), all.subspan(node.inputs.size()), node.attrs});
+      check_data({check.node->op, operands.inputs(), operands.outputs(), check.node->attrs});
     } catch (const Error&) {
       return false;
     }

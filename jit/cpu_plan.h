@@ -3,9 +3,11 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "codegen/kernel.h"
+#include "eager/cpu/small_pointwise.h"
 #include "jit/executable.h"
 #include "jit/memory_plan.h"
 #include "jit/piece_sum.h"
@@ -88,6 +90,7 @@ class CpuPlan final : public PlanExecutable {
   struct Step {
     const codegen::LoweredKernel* kernel = nullptr;  ///< null: `pieces` if it has terms, else `call`
     const codegen::HostFunction* phases = nullptr;
+    std::optional<cpu::SmallPointwise> small;  ///< what `call` is, if it is one
     std::vector<Address> pointers;
     std::vector<ScalarSource> scalars;
     Pieces pieces;
@@ -98,6 +101,7 @@ class CpuPlan final : public PlanExecutable {
     Address a, b;
   };
   struct Frame;
+  class Operands;
   class Memory;
 
   Address resolve(const GraphOperand& operand);
@@ -105,8 +109,8 @@ class CpuPlan final : public PlanExecutable {
   Call make_call(const Node& node, bool for_check);
   void run_step(const Step& step, const Frame& frame) const;
   void run_pieces(const Pieces& pieces, const Frame& frame) const;
+  void run_small(const Step& step, const Frame& frame) const;
   void run_kernel(const Step& step, const Frame& frame) const;
-  void fill(const Call& call, const Frame& frame, Operand* operands) const;
 
   CpuProgram program_;
   std::vector<Step> steps_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "eager/cpu/small_pointwise.h"
 #include "runtime/parallel.h"
 
 namespace etch::cpu {
@@ -69,62 +70,93 @@ struct HalfKernel {
 
 }  // namespace
 
-void run_pointwise(const OpCall& call) {
-  const Operand& out = call.outputs[0];
-  const DTypeRule rule = kRules[static_cast<int>(call.op)];
-  const DType dtype = element_dtype(call, rule);
-  const DType compute = compute_dtype(dtype);
-  const PointwiseKernel kernel = table_of(compute)[static_cast<int>(call.op)];
-  ETCH_CHECK(kernel, DTypeError, name(call.op), ": expected a dtype that the op computes in, got ",
-             name(dtype));
+namespace {
 
-  const int inputs = static_cast<int>(call.inputs.size());
-  const Geometry& geometry = *out.geometry;
-  const int64_t count = geometry.numel();
-  if (count == 0) return;
-  const char* in[kMaxLoopOperands];
+/// What a call runs as.
+struct Form {
+  PointwiseKernel kernel;
+  DType dtype, compute;
+  int64_t count;
+  bool flat;               // all elements side by side, in every operand
+  unsigned scalars = 0;    // operands of a single element
+  unsigned converted = 0;  // stored in another dtype than they are computed in
   DType dtypes[kMaxLoopOperands];
+};
+
+inline Form form_of(const OpCall& call) {
+  const Geometry& geometry = *call.outputs[0].geometry;
+  const DTypeRule rule = kRules[static_cast<int>(call.op)];
+  Form form;
+  form.dtype = element_dtype(call, rule);
+  form.compute = compute_dtype(form.dtype);
+  form.kernel = table_of(form.compute)[static_cast<int>(call.op)];
+  ETCH_CHECK(form.kernel, DTypeError, name(call.op), ": expected a dtype that the op computes in, got ",
+             name(form.dtype));
+  form.count = geometry.numel();
+  form.flat = is_contiguous(geometry);
+  for (size_t k = 0; k < call.inputs.size(); ++k) {
+    const Operand& input = call.inputs[k];
+    const DType expected = k == 0 && rule == DTypeRule::Where ? DType::Bool : form.dtype;
+    form.dtypes[k] = input.is_scalar() ? compute_dtype(expected) : expected;
+    ETCH_CHECK(input.is_scalar() || input.dtype == expected, InternalError, name(call.op),
+               ": expected operands of ", name(expected), ", got ", name(input.dtype));
+    if (input.is_scalar() || input.geometry->numel() == 1)
+      form.scalars |= 1u << k;
+    else
+      form.flat = form.flat && *input.geometry == geometry;
+    if (form.dtypes[k] != compute_dtype(form.dtypes[k])) form.converted |= 1u << k;
+  }
+  return form;
+}
+
+}  // namespace
+
+std::optional<SmallPointwise> SmallPointwise::of(const OpCall& call) {
+  const Form form = form_of(call);
+  if (!form.flat || form.count == 0 || form.count > kGrain || form.dtype != form.compute) return std::nullopt;
+  SmallPointwise small{form.kernel, form.count, form.count == 1 ? 0 : form.scalars, {}};
+  std::copy_n(form.dtypes, call.inputs.size(), small.numbers);
+  return small;
+}
+
+void run_pointwise(const OpCall& call) {
+  const Form form = form_of(call);
+  if (form.count == 0) return;
+  const Operand& out = call.outputs[0];
+  const int inputs = static_cast<int>(call.inputs.size());
+  const char* in[kMaxLoopOperands];
   uint64_t values[kMaxLoopOperands];
-  unsigned scalars = 0, converted = 0;
-  bool flat = is_contiguous(geometry);
   for (int k = 0; k < inputs; ++k) {
     const Operand& input = call.inputs[k];
-    const DType expected = k == 0 && rule == DTypeRule::Where ? DType::Bool : dtype;
-    dtypes[k] = expected;
     if (input.is_scalar()) {
-      dtypes[k] = compute_dtype(expected);
-      store_scalar(input.scalar, dtypes[k], &values[k]);
+      store_scalar(input.scalar, form.dtypes[k], &values[k]);
       in[k] = reinterpret_cast<const char*>(&values[k]);
-      scalars |= 1u << k;
     } else {
-      ETCH_CHECK(input.dtype == expected, InternalError, name(call.op), ": expected operands of ",
-                 name(expected), ", got ", name(input.dtype));
       in[k] = input.data();
-      if (input.geometry->numel() == 1)
-        scalars |= 1u << k;
-      else
-        flat = flat && *input.geometry == geometry;
     }
-    if (dtypes[k] != compute_dtype(dtypes[k])) converted |= 1u << k;
   }
 
   const auto run = [&](PieceKernel piece) {
-    if (flat && count <= kGrain) return piece(out.data(), in, count == 1 ? 0 : scalars, count);
-    Loop loop(geometry.sizes);
-    loop.add(out.data(), static_cast<int64_t>(item_size(out.dtype)), &geometry);
+    if (form.flat && form.count <= kGrain)
+      return piece(out.data(), in, form.count == 1 ? 0 : form.scalars, form.count);
+    Loop loop(out.geometry->sizes);
+    loop.add(out.data(), static_cast<int64_t>(item_size(out.dtype)), out.geometry);
     for (int k = 0; k < inputs; ++k) {
-      const bool single = scalars >> k & 1;
-      loop.add(const_cast<char*>(in[k]), static_cast<int64_t>(item_size(dtypes[k])),
+      const bool single = form.scalars >> k & 1;
+      loop.add(const_cast<char*>(in[k]), static_cast<int64_t>(item_size(form.dtypes[k])),
                single ? nullptr : call.inputs[k].geometry);
     }
     loop.arrange();
     run_loop(loop, piece);
   };
-  if (dtype == compute) {
-    run([kernel](char* to, const char* const* from, unsigned mask, int64_t n) { kernel(to, from, mask, n); });
+  if (form.dtype == form.compute) {
+    run([kernel = form.kernel](char* to, const char* const* from, unsigned mask, int64_t n) {
+      kernel(to, from, mask, n);
+    });
   } else {
-    run(HalfKernel{kernel, cast_kernel(dtype, DType::F32),
-                   out.dtype == DType::Bool ? nullptr : cast_kernel(DType::F32, dtype), inputs, converted});
+    run(HalfKernel{form.kernel, cast_kernel(form.dtype, DType::F32),
+                   out.dtype == DType::Bool ? nullptr : cast_kernel(DType::F32, form.dtype), inputs,
+                   form.converted});
   }
 }
 
