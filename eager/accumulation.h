@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "runtime/storage.h"
+#include "eager/tensor.h"
 
 namespace etch {
 
@@ -16,12 +16,17 @@ class GradientWatch {
   GradientWatch(const GradientWatch&) = delete;
   GradientWatch& operator=(const GradientWatch&) = delete;
 
-  /// To compare with, not to follow: they may be gone.
-  const std::vector<const Storage*>& added() const { return added_; }
-  static void note(const Storage& gradient);
+  struct Added {
+    Ref<TensorImpl> leaf, gradient;
+
+    /// Whether the gradient is the leaf's still.
+    bool is_there() const { return Tensor(leaf).grad().ref() == gradient; }
+  };
+  const std::vector<Added>& added() const { return added_; }
+  static void note(TensorImpl& leaf);
 
  private:
-  std::vector<const Storage*> added_;
+  std::vector<Added> added_;
   GradientWatch* previous_;
 };
 

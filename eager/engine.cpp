@@ -71,7 +71,7 @@ void accumulate_leaf(TensorImpl& leaf, Tensor gradient) {
       grad = grad + gradient;
     } else {
       grad.add_(gradient);
-      GradientWatch::note(grad.storage());
+      GradientWatch::note(leaf);
     }
     return;
   }
@@ -179,8 +179,8 @@ class Engine {
 
 GradientWatch::GradientWatch() : previous_(std::exchange(innermost_watch, this)) {}
 GradientWatch::~GradientWatch() { innermost_watch = previous_; }
-void GradientWatch::note(const Storage& gradient) {
-  if (innermost_watch) innermost_watch->added_.push_back(&gradient);
+void GradientWatch::note(TensorImpl& leaf) {
+  if (innermost_watch) innermost_watch->added_.push_back({Ref<TensorImpl>(&leaf), leaf.autograd->grad.ref()});
 }
 
 void Tensor::backward(const Tensor& gradient, BackwardOptions options) const {

@@ -46,8 +46,7 @@ Scope::Scope(Site& site) { new (scope_) TraceScope(site); }
 Scope::~Scope() noexcept(false) { reinterpret_cast<TraceScope*>(scope_)->~TraceScope(); }
 void Scope::finish() { reinterpret_cast<TraceScope*>(scope_)->finish(); }
 
-std::shared_ptr<Site> make_site(const CompileFunctionOptions& options, SourceLocation where) {
-  register_jit();
+static SiteOptions site_options(const CompileFunctionOptions& options, const std::string& name) {
   ETCH_CHECK(options.compile_at >= 1, ValueError, "compile: expected compile_at of 1 or more, got ",
              options.compile_at);
   ETCH_CHECK(options.max_paths >= 1, ValueError, "compile: expected max_paths of 1 or more, got ",
@@ -55,21 +54,25 @@ std::shared_ptr<Site> make_site(const CompileFunctionOptions& options, SourceLoc
   ETCH_CHECK(options.memory_budget >= 0, ValueError,
              "compile: expected a memory_budget of 0 (none) or more bytes, got ", options.memory_budget);
   SiteOptions site;
-  site.name = options.name.empty() ? place(where) : options.name;
+  site.name = options.name.empty() ? name : options.name;
   site.compile_at = options.compile_at;
   site.max_paths = options.max_paths;
   site.memory_budget = options.memory_budget;
   site.background = options.background;
-  return std::make_shared<Site>(site);
+  return site;
 }
 
-Site& traced_site(const char* function, SourceLocation where) {
+std::shared_ptr<Site> make_site(const CompileFunctionOptions& options, SourceLocation where) {
   register_jit();
+  return std::make_shared<Site>(site_options(options, place(where)));
+}
+
+Site& traced_site(const char* function, SourceLocation where, const CompileFunctionOptions& options) {
+  register_jit();
+  SiteOptions site = site_options(options, join_text({function, " (", place(where), ")"}));
   TracedSites& all = traced_sites();
   std::lock_guard lock(all.mutex);
-  SiteOptions options;
-  options.name = join_text({function, " (", place(where), ")"});
-  return all.sites.emplace_back(options);
+  return all.sites.emplace_back(std::move(site));
 }
 
 void flush_while_unwinding() noexcept {

@@ -95,19 +95,21 @@ class Compiled {
   /// microseconds count: `auto fast = step.freeze(x, y, 0.1); fast(x2, y2);`. It takes the tensors among the
   /// arguments and checks that they are like the examples.
   ///
-  /// Freezing runs the body at least twice, as ordinary calls with all their effects, on copies of the
-  /// example tensors. It throws TraceError, saying what it met, for bodies that read or write tensors from
-  /// the host, leave more behind than what they return (gradients in `.grad`, stored tensors), use other
-  /// tensors or numbers from run to run (a step counter, a rate schedule), draw from a generator other than
-  /// the default one, add to a gradient that was there, or write inputs or captured tensors on the tape
-  /// (under no_grad they may).
+  /// Freezing runs the body at least twice, as ordinary calls with all their effects (what they write, add to
+  /// .grad and draw stays so, whether freezing succeeds or not), on copies of the example tensors. It throws
+  /// TraceError, saying what it met, for bodies that read or write tensors from the host, leave more behind
+  /// than what they return (new gradients in `.grad`, stored tensors), use other tensors or numbers from run
+  /// to run (a step counter, a rate schedule), draw from a generator other than the default one, or write
+  /// inputs or captured tensors on the tape (under no_grad they may). Gradients that are zeroed in place and
+  /// added to are fine.
   ///
   /// What a frozen call does not see any more: branches, counters, prints and hooks of the body; numbers
   /// (they stay as they were); which tensors the body would use (captured ones stay the same memory: writes
-  /// into them are seen, replacing them is not); train/eval and requires_grad. Results do not require
-  /// gradients. Writes to captured tensors and inputs happen, and count as such; random numbers are drawn as
-  /// eager would. While gradients are enabled, a written input that requires gradients is an AutogradError,
-  /// unless its example did too. If the number of threads is another one, ops run one by one.
+  /// into them are seen, replacing them is not, but a .grad that it adds to and that was replaced is a
+  /// TraceError); train/eval and requires_grad. Results do not require gradients. Writes to captured tensors
+  /// and inputs happen, and count as such; random numbers are drawn as eager would. While gradients are
+  /// enabled, a written input that requires gradients is an AutogradError, unless its example did too. If the
+  /// number of threads is another one, ops run one by one.
   template <class... Args>
   auto freeze(Args&&... args) {
     using Result = std::invoke_result_t<F&, Args...>;
@@ -202,7 +204,7 @@ class lock_guard {
 };
 
 namespace detail {
-Site& traced_site(const char* function, SourceLocation where);
+Site& traced_site(const char* function, SourceLocation where, const CompileFunctionOptions& options = {});
 }
 
 }  // namespace etch
@@ -210,8 +212,9 @@ Site& traced_site(const char* function, SourceLocation where);
 #define ETCH_CONCAT_2(a, b) a##b
 #define ETCH_CONCAT(a, b) ETCH_CONCAT_2(a, b)
 /// As the first line of a function's body: the rest of it is traced. Flushes when the function returns (other
-/// locals are gone by then); may throw from there. etch::compile() is the first choice.
-#define ETCH_TRACED()                                                                      \
-  static ::etch::Site& ETCH_CONCAT(etch_site_, __LINE__) =                                 \
-      ::etch::detail::traced_site(__PRETTY_FUNCTION__, ::etch::SourceLocation::current()); \
+/// locals are gone by then); may throw from there. etch::compile() is the first choice. Takes options, read
+/// at the first call: ETCH_TRACED({.compile_at = 1, .background = true}).
+#define ETCH_TRACED(...)                                                                  \
+  static ::etch::Site& ETCH_CONCAT(etch_site_, __LINE__) = ::etch::detail::traced_site(   \
+      __PRETTY_FUNCTION__, ::etch::SourceLocation::current() __VA_OPT__(, ) __VA_ARGS__); \
   ::etch::detail::Scope ETCH_CONCAT(etch_scope_, __LINE__)(ETCH_CONCAT(etch_site_, __LINE__))

@@ -29,7 +29,7 @@ struct Run {
   std::vector<Tensor> results;
   FlushCapture capture;
   PhiloxState before, after;                    ///< of the default generator
-  std::vector<const Storage*> added_gradients;  ///< .grad that was there and was added to
+  std::vector<GradientWatch::Added> gradients;  ///< that were there and were added to
 
   const Path& path() const { return *capture.end->path; }
   /// The input that external `number` is; -1: a captured tensor.
@@ -129,7 +129,8 @@ bool drew_from_default_generator(const Run& run, std::vector<FrozenPlan::RandomS
 std::string describe_flush(FlushReason reason, SourceLocation where) {
   const std::string at =
       where.line ? join_text({" at ", where.file, ":", static_cast<int64_t>(where.line)}) : "";
-  if (reason == FlushReason::FrozenCall) return "that calls a frozen function; call the compiled one there";
+  if (reason == FlushReason::FrozenCall)
+    return join_text({"that calls a frozen function", at, "; call the compiled one there"});
   if (reason == FlushReason::Explicit) return join_text({"that calls ", describe(reason), at});
   return join_text({"where ", describe(reason), at});
 }
@@ -211,6 +212,22 @@ std::string leftovers(const Run& run) {
   return "";
 }
 
+/// The gradients of captured tensors that backward adds to, those that the run itself made left out; null if
+/// one of them was replaced later on.
+std::optional<std::vector<GradientWatch::Added>> added_gradients(const Run& run) {
+  std::vector<GradientWatch::Added> captured;
+  const Stream& stream = run.capture.stream;
+  for (size_t n = 0; n < stream.storages.size(); ++n) {
+    if (!stream.external[n] || run.input_at(static_cast<int>(n)) >= 0) continue;
+    for (const GradientWatch::Added& added : run.gradients) {
+      if (added.gradient->storage != stream.storages[n]) continue;
+      if (!added.is_there()) return std::nullopt;
+      captured.push_back(added);
+    }
+  }
+  return captured;
+}
+
 /// Why the tape would miss writes that the run did; empty if it would not.
 std::string taped_writes(const Run& run) {
   const Stream& stream = run.capture.stream;
@@ -221,9 +238,6 @@ std::string taped_writes(const Run& run) {
     if (!stream.external[n]) continue;
     const Storage& storage = *stream.storages[n];
     const int input = run.input_at(static_cast<int>(n));
-    if (input < 0 && std::count(run.added_gradients.begin(), run.added_gradients.end(), &storage))
-      return "where backward adds to a gradient that was in .grad before; call zero_grad() inside the body, "
-             "when the gradient has been used";
     if (writes[n] && storage.taped_version > storage.version() - writes[n])
       return join_text({"whose tape records a write to ",
                         input < 0 ? std::string("a captured tensor") : join_text({"input ", input}),
@@ -248,10 +262,12 @@ void wait_for_compile(PathEnd& end) {
 std::shared_ptr<const FrozenPlan> freeze(std::shared_ptr<Site> site, std::span<const Tensor> examples,
                                          const FrozenBody& body) {
   const std::string& name = site->options().name;
+  int calls = 0;
   const auto refuse = [&](const std::string& got) {
-    fail<TraceError>(name,
-                     ": freeze: expected a body that does the same at every call, in one piece; got one ",
-                     got, ". Call the function itself");
+    fail<TraceError>(
+        name, ": freeze: expected a body that does the same at every call, in one piece; got one ", got,
+        ". Call the function itself. To find out, the body ran ", calls, calls == 1 ? " time" : " times",
+        " with all its effects, as calls do: what it added to .grad, wrote and drew stays so");
   };
   wait_for_background(&site->options());
   std::optional<Run> previous;
@@ -259,12 +275,13 @@ std::shared_ptr<const FrozenPlan> freeze(std::shared_ptr<Site> site, std::span<c
   for (int runs = 0, waits = 0; runs < kMostRuns; ++runs) {
     Run run;
     run.copies = copies_of(examples);
+    ++calls;
     run.before = default_generator().state();
     {
       TraceScope scope(*site, run.capture);
       const GradientWatch watch;
       run.results = body(run.copies);
-      run.added_gradients = watch.added();
+      run.gradients = watch.added();
       scope.finish();
     }
     run.after = default_generator().state();
@@ -290,6 +307,9 @@ std::shared_ptr<const FrozenPlan> freeze(std::shared_ptr<Site> site, std::span<c
           "where random numbers are drawn from another generator than the default one, or outside recorded "
           "ops";
     if (reason.empty()) reason = taped_writes(run);
+    std::optional<std::vector<GradientWatch::Added>> gradients = added_gradients(run);
+    if (reason.empty() && !gradients)
+      reason = "where backward adds to a gradient that was in .grad before, and that is replaced later on";
     if (!reason.empty()) {
       previous.reset();
       continue;
@@ -299,7 +319,8 @@ std::shared_ptr<const FrozenPlan> freeze(std::shared_ptr<Site> site, std::span<c
       if (reason.empty()) {
         const uint64_t drawn = run.after.offset - run.before.offset;
         return std::make_shared<FrozenPlan>(std::move(site), examples, run.copies, run.results,
-                                            previous->results, run.capture, std::move(random), drawn);
+                                            previous->results, run.capture, std::move(random), drawn,
+                                            std::move(*gradients));
       }
     }
     previous = std::move(run);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "eager/tensor.h"
+#include "runtime/source_location.h"
 
 namespace etch {
 
@@ -28,7 +29,8 @@ std::shared_ptr<const FrozenPlan> freeze(std::shared_ptr<Site> site, std::span<c
                                          const FrozenBody& body);
 size_t count_results(const FrozenPlan& plan);
 /// One call. `results` has as many elements as the body gave tensors.
-void run_frozen(const FrozenPlan& plan, std::span<const Tensor* const> inputs, std::span<Tensor> results);
+void run_frozen(const FrozenPlan& plan, std::span<const Tensor* const> inputs, std::span<Tensor> results,
+                SourceLocation where);
 
 /// The tensors in a result, in order, and the lengths of its vectors.
 struct ResultParts {
@@ -101,37 +103,46 @@ decltype(auto) bind_argument(T& argument, const Tensor*& inputs) {
     return (argument);
 }
 
-}  // namespace detail
+template <size_t>
+using FrozenInput = const Tensor&;
 
-/// What Compiled::freeze() gives. Copies share the plan. May be called from many threads at once.
-template <class Result, size_t kInputs>
-class Frozen {
+/// Frozen's call, with as many parameters as there are inputs.
+template <class Result, class Inputs>
+class FrozenCall;
+
+template <class Result, size_t... kInput>
+class FrozenCall<Result, std::index_sequence<kInput...>> {
  public:
-  Frozen(std::shared_ptr<const detail::FrozenPlan> plan, std::vector<size_t> lengths)
-      : plan_(std::move(plan)), count_(detail::count_results(*plan_)), lengths_(std::move(lengths)) {}
+  FrozenCall(std::shared_ptr<const FrozenPlan> plan, std::vector<size_t> lengths)
+      : plan_(std::move(plan)), count_(count_results(*plan_)), lengths_(std::move(lengths)) {}
 
   /// Takes the tensors among the arguments of freeze(), in order. Throws ShapeError, DTypeError, DeviceError
   /// or ValueError, naming the input, unless its sizes, strides, dtype, device and the bytes of its storage
   /// are the example's; errors that depend on data, and running out of memory, are those of a call.
-  template <class... Inputs>
-  requires(sizeof...(Inputs) == kInputs &&
-           (std::is_convertible_v<const Inputs&, const Tensor&> && ...)) Result
-  operator()(const Inputs&... inputs) const {
-    const std::array<const Tensor*, kInputs> all{&static_cast<const Tensor&>(inputs)...};
+  Result operator()(FrozenInput<kInput>... inputs, SourceLocation where = SourceLocation::current()) const {
+    const std::array<const Tensor*, sizeof...(kInput)> all{&inputs...};
     std::array<Tensor, 4> few;
     std::vector<Tensor> many(count_ > few.size() ? count_ : 0);
     const std::span<Tensor> results(count_ > few.size() ? many.data() : few.data(), count_);
-    detail::run_frozen(*plan_, all, results);
+    run_frozen(*plan_, all, results, where);
     if constexpr (!std::is_void_v<Result>) {
-      detail::ResultReader reader{results.data(), lengths_.data()};
-      return detail::ResultOf<Result>::make(reader);
+      ResultReader reader{results.data(), lengths_.data()};
+      return ResultOf<Result>::make(reader);
     }
   }
 
  private:
-  std::shared_ptr<const detail::FrozenPlan> plan_;
+  std::shared_ptr<const FrozenPlan> plan_;
   size_t count_;
   std::vector<size_t> lengths_;
+};
+
+}  // namespace detail
+
+/// What Compiled::freeze() gives: a callable. Copies share the plan. May be called from many threads at once.
+template <class Result, size_t kInputs>
+class Frozen : public detail::FrozenCall<Result, std::make_index_sequence<kInputs>> {
+  using detail::FrozenCall<Result, std::make_index_sequence<kInputs>>::FrozenCall;
 };
 
 }  // namespace etch

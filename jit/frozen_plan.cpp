@@ -16,7 +16,8 @@ namespace etch::detail {
 FrozenPlan::FrozenPlan(std::shared_ptr<Site> site, std::span<const Tensor> examples,
                        std::span<const Tensor> copies, std::span<const Tensor> results,
                        std::span<const Tensor> earlier, const FlushCapture& capture,
-                       std::vector<RandomSlots> random, uint64_t drawn)
+                       std::vector<RandomSlots> random, uint64_t drawn,
+                       std::vector<GradientWatch::Added> gradients)
     : site_(std::move(site)),
       path_(capture.end->path.get()),
       executable_(capture.executable),
@@ -25,7 +26,8 @@ FrozenPlan::FrozenPlan(std::shared_ptr<Site> site, std::span<const Tensor> examp
       values_(capture.stream.values),
       storages_(capture.stream.storages.size(), nullptr),
       random_(std::move(random)),
-      drawn_(drawn) {
+      drawn_(drawn),
+      gradients_(std::move(gradients)) {
   for (size_t n = 0; n < storages_.size(); ++n) {
     const Ref<Storage>& storage = capture.stream.storages[n];
     const bool is_input = std::any_of(copies.begin(), copies.end(), [&](const Tensor& copy) {
@@ -152,6 +154,16 @@ void FrozenPlan::set_fresh_views(std::span<const Tensor> results) {
   }
 }
 
+void FrozenPlan::check_gradients() const {
+  for (const GradientWatch::Added& added : gradients_)
+    ETCH_CHECK(added.is_there(), TraceError, site_->options().name,
+               ": frozen call: expected the .grad of the captured tensor ",
+               to_string(added.leaf->geometry.sizes),
+               " that was there when the function was frozen, since it adds to it, got ",
+               Tensor(added.leaf).grad().defined() ? "another one" : "none",
+               "; zero it in place inside the body, call the function itself, or freeze it again");
+}
+
 void FrozenPlan::check_tape(std::span<const Tensor* const> inputs) const {
   if (!grad_enabled()) return;
   for (const size_t i : written_inputs_)
@@ -226,10 +238,12 @@ void FrozenPlan::run_one_by_one(std::span<const OperandValue> values,
   stream.run_one_by_one(path_->ops, live_);
 }
 
-void FrozenPlan::run(std::span<const Tensor* const> inputs, std::span<Tensor> results) const {
-  if (Recorder* recorder = Recorder::active()) recorder->flush(FlushReason::FrozenCall, {});
+void FrozenPlan::run(std::span<const Tensor* const> inputs, std::span<Tensor> results,
+                     SourceLocation where) const {
+  if (Recorder* recorder = Recorder::active()) recorder->flush(FlushReason::FrozenCall, where);
   for (size_t i = 0; i < inputs.size(); ++i) check(i, inputs);
   for (const Ref<Storage>& storage : captured_) check_current(*storage);
+  check_gradients();
   check_tape(inputs);
 
   absl::InlinedVector<Storage*, 64> storages(storages_.begin(), storages_.end());
@@ -323,8 +337,9 @@ void FrozenPlan::make_results(std::span<const Tensor* const> inputs, std::span<S
 }
 
 size_t count_results(const FrozenPlan& plan) { return plan.count_results(); }
-void run_frozen(const FrozenPlan& plan, std::span<const Tensor* const> inputs, std::span<Tensor> results) {
-  plan.run(inputs, results);
+void run_frozen(const FrozenPlan& plan, std::span<const Tensor* const> inputs, std::span<Tensor> results,
+                SourceLocation where) {
+  plan.run(inputs, results, where);
 }
 
 }  // namespace etch::detail

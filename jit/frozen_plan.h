@@ -7,6 +7,7 @@
 
 #include <absl/container/flat_hash_set.h>
 
+#include "eager/accumulation.h"
 #include "eager/tensor.h"
 #include "tracer/stream.h"
 
@@ -24,8 +25,8 @@ class FrozenPlan {
   /// `copies` and `results` belong to the captured run, `earlier` are the results of the run before it.
   FrozenPlan(std::shared_ptr<Site> site, std::span<const Tensor> examples, std::span<const Tensor> copies,
              std::span<const Tensor> results, std::span<const Tensor> earlier, const FlushCapture& capture,
-             std::vector<RandomSlots> random, uint64_t drawn);
-  void run(std::span<const Tensor* const> inputs, std::span<Tensor> results) const;
+             std::vector<RandomSlots> random, uint64_t drawn, std::vector<GradientWatch::Added> gradients);
+  void run(std::span<const Tensor* const> inputs, std::span<Tensor> results, SourceLocation where) const;
 
   size_t count_results() const { return results_.size(); }
 
@@ -88,6 +89,7 @@ class FrozenPlan {
   void set_fresh_views(std::span<const Tensor> results);
   void check(size_t at, std::span<const Tensor* const> inputs) const;
   void check_current(const Storage& storage) const;
+  void check_gradients() const;
   void check_tape(std::span<const Tensor* const> inputs) const;
   void make_results(std::span<const Tensor* const> inputs, std::span<Storage* const> storages,
                     std::span<Tensor> results) const;
@@ -110,6 +112,7 @@ class FrozenPlan {
   std::vector<Write> writes_;
   std::vector<size_t> written_inputs_;  ///< that must not be on the tape
   std::vector<CapturedWrite> captured_writes_;
+  std::vector<GradientWatch::Added> gradients_;  ///< that must be there still
   std::vector<Base> bases_;
   std::vector<Result> results_;
 };

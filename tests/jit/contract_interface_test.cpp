@@ -38,6 +38,34 @@ TEST_F(Interface, AnnotatedFreeFunction) {
   EXPECT_EQ(explain_traced("no such function"), "");
 }
 
+TEST_F(Interface, AnnotatedFunctionsTakeOptions) {
+  auto twice = [](const Tensor& x) {
+    ETCH_TRACED({.name = "twice at once", .compile_at = 1, .max_paths = 1});
+    return x * 2 + 1;
+  };
+  expect_values(twice(tensor({1, 2})), {3, 5});
+  expect_part(explain_traced("twice at once"), "ran compiled 1, op by op 0");
+  expect_values(twice(tensor({1})), {3});  // another path than the one allowed
+  expect_part(explain_traced("twice at once"), "more than 1 paths");
+  auto bad = [](const Tensor& x) {
+    ETCH_TRACED({.compile_at = 0});
+    return x * 2;
+  };
+  EXPECT_ERROR(bad(ones({1})), ValueError, "expected compile_at of 1 or more");
+}
+
+TEST_F(Interface, AnnotatedFunctionsFreezeThroughCompile) {
+  int runs = 0;
+  auto step = compile([&](const Tensor& x) {
+    ++runs;
+    return free_function(x, 3);
+  });
+  auto fast = step.freeze(ones({2}));
+  const int before = runs;
+  expect_values(fast(tensor({1, 2})), {4, 7});
+  EXPECT_EQ(runs, before);
+}
+
 TEST_F(Interface, AnnotatedMemberWithATupleOut) {
   Layer layer;
   for (int i = 0; i < 5; ++i) {

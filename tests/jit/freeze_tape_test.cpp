@@ -74,18 +74,68 @@ TEST_F(FreezeTape, ACapturedTensorWrittenOnTheTapeSinceIsRefused) {
   expect_values(sum, {3, 3});
 }
 
-TEST_F(FreezeTape, AddingToAGradientThatWasThereIsRefused) {
+TEST_F(FreezeTape, AGradientThatIsAddedToMustStayWhereItIs) {
   Tensor w = ones({3}).requires_grad_();
   auto step = compile([&](const Tensor& x) {
     const Tensor loss = (w * x).sum();
     loss.backward();
     return loss.detach();
   });
-  expect_part(message<TraceError>([&] { step.freeze(ones({3})); }),
-              "adds to a gradient that was in .grad before");
+  auto fast = step.freeze(ones({3}));  // the first run makes it
+  const Tensor grad = w.grad();
+  Tensor(grad).zero_();
+  fast(tensor({1, 2, 3}));
+  fast(tensor({1, 0, 1}));
+  expect_values(w.grad(), {2, 2, 4});
+  EXPECT_TRUE(w.grad().is_same(grad));
+  w.zero_grad();
+  expect_part(message<TraceError>([&] { fast(ones({3})); }),
+              "expected the .grad of the captured tensor [3] that was there when the function was frozen, "
+              "since it adds to it, got none");
   w.set_grad(zeros({3}));
-  expect_part(message<TraceError>([&] { step.freeze(ones({3})); }),
-              "adds to a gradient that was in .grad before");
+  expect_part(message<TraceError>([&] { fast(ones({3})); }), "got another one");
+  expect_values(grad, {2, 2, 4});
+  w.set_grad(grad);
+  fast(ones({3}));
+  expect_values(grad, {3, 3, 5});
+}
+
+TEST_F(FreezeTape, AGradientThatIsAddedToAndReplacedIsRefused) {
+  Tensor w = ones({2}).requires_grad_();
+  Tensor outside = zeros({2});
+  auto adding = compile([&](const Tensor& x) {
+    w.set_grad(outside);
+    (w * x).sum().backward();
+    w.zero_grad();
+  });
+  expect_part(message<TraceError>([&] { adding.freeze(ones({2})); }), "that is replaced later on");
+}
+
+TEST_F(FreezeTape, ZeroingGradientsInPlaceIsEagers) {
+  struct Model {
+    Tensor w = ramp({3}, 0.5, 0.25).requires_grad_();
+    Tensor operator()(const Tensor& x) {
+      if (w.grad().defined()) Tensor(w.grad()).zero_();
+      const Tensor loss = (w * x).square().sum();
+      loss.backward();
+      NoGrad guard;
+      w.sub_(w.grad() * 0.1);
+      return loss.detach();
+    }
+  } frozen, plain;
+  auto step = compile([&](const Tensor& x) { return frozen(x); });
+  auto fast = step.freeze(ones({3}));
+  const int64_t runs = report(step)["calls"];
+  eagerly([&] {
+    for (int64_t i = 0; i < runs; ++i) plain(ones({3}));
+    return 0;
+  });
+  for (int i = 0; i < 4; ++i) {
+    const Tensor x = ramp({3}, -0.1 * i, 0.2);
+    expect_same(fast(x), eagerly([&] { return plain(x); }));
+    expect_same(frozen.w, plain.w);
+    expect_same(frozen.w.grad(), plain.w.grad());
+  }
 }
 
 TEST_F(FreezeTape, GradientsAddedUpInsideAStepAreFine) {

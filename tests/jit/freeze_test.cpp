@@ -210,9 +210,11 @@ TEST_F(Freeze, HostReadsAreRefused) {
   });
   expect_part(message<TraceError>([&] { flushing.freeze(ones({2})); }), "that calls etch::flush() at");
   auto inner = compile([](const Tensor& x) { return x * 2; }).freeze(ones({2}));
+  const int line = __LINE__ + 1;
   auto calling = compile([&](const Tensor& x) { return inner(x + 1) + 1; });
-  expect_part(message<TraceError>([&] { calling.freeze(ones({2})); }),
-              "got one that calls a frozen function;");
+  const std::string nested = message<TraceError>([&] { calling.freeze(ones({2})); });
+  expect_part(nested, "got one that calls a frozen function at ");
+  expect_part(nested, "freeze_test.cpp:" + std::to_string(line) + "; call the compiled one there");
   calling(ones({2}));
   EXPECT_EQ(report(calling)["paths"][0]["flushed_because"], "a call of a frozen function");
 }
@@ -250,7 +252,10 @@ TEST_F(Freeze, WhatOutlivesTheCallIsRefused) {
     weight.zero_grad();
     (x * weight).sum().backward();
   });
-  expect_part(message<TraceError>([&] { gradients.freeze(ones({2})); }), ".grad");
+  const std::string text = message<TraceError>([&] { gradients.freeze(ones({2})); });
+  expect_part(text, "a gradient left in .grad");
+  expect_part(text, "the body ran 5 times with all its effects");
+  expect_values(weight.grad(), {1, 1});
 }
 
 TEST_F(Freeze, NothingRecordedIsRefused) {
