@@ -2,8 +2,8 @@
 #include "tracer/site.h"
 
 #include <algorithm>
-#include <memory>
 #include <cstring>
+#include <memory>
 
 #include "runtime/config.h"
 #include "tracer/background.h"
