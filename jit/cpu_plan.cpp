@@ -107,6 +107,7 @@ CpuPlan::CpuPlan(CpuProgram program, const LiveSet& live, ExecutableStatistics s
       if (const int base = base_of_buffer_[output.buffer]; base >= first_output_base_)
         last_write_[base - first_output_base_] = static_cast<int>(i);
 
+  reserve();
   for (const Node& check : program_.checks) checks_.push_back(make_call(check, true));
   steps_.resize(graph.nodes.size());
   timings_ = std::make_unique<Timing[]>(steps_.size());
@@ -123,20 +124,54 @@ CpuPlan::CpuPlan(CpuProgram program, const LiveSet& live, ExecutableStatistics s
         const std::span<const Operand> all = step.call.operands;
         const size_t inputs = node.inputs.size();
         step.small = cpu::SmallPointwise::of({node.op, all.first(inputs), all.subspan(inputs), node.attrs});
+        if (step.small) step.kind = Step::Kind::SmallPointwise;
       }
       continue;
     }
     if (const std::optional<PieceSum> sum = as_piece_sum(graph.nodes[i])) {
+      step.kind = Step::Kind::Pieces;
       step.pieces = make_pieces(*sum);
       continue;
     }
-    step.kernel = &program_.lowered[i];
-    step.phases = program_.loaded[i].phases.data();
-    for (const GraphOperand& window : step.kernel->pointers) step.pointers.push_back(resolve(window));
-    for (const GraphOperand& s : step.kernel->scalars) step.scalars.push_back({s.slot, s.dtype, s.scalar});
-    for (auto [read, written] : step.kernel->same_address)
-      same_address_.push_back({step.pointers[read], step.pointers[written]});
+    step.kind = Step::Kind::Kernel;
+    step.kernel = make_kernel(program_.lowered[i], program_.loaded[i]);
   }
+}
+
+/// At least what the steps and checks will add.
+void CpuPlan::reserve() {
+  size_t operands = 0, phases = 0, pointers = 0, dims = 0, scalars = 0;
+  for (const auto* nodes : {&program_.graph.nodes, &program_.checks})
+    for (const Node& node : *nodes) operands += node.inputs.size() + node.outputs.size();
+  for (const codegen::LoweredKernel& kernel : program_.lowered) {
+    phases += kernel.phases.size();
+    pointers += kernel.pointers.size();
+    dims += kernel.dims.size();
+    scalars += kernel.scalars.size();
+  }
+  operands_.reserve(operands);
+  sources_.reserve(operands);
+  phases_.reserve(phases);
+  pointers_.reserve(pointers);
+  dims_.reserve(dims);
+  scalars_.reserve(scalars);
+}
+
+CpuPlan::Kernel CpuPlan::make_kernel(const codegen::LoweredKernel& lowered,
+                                     const codegen::LoadedKernel& loaded) {
+  const size_t phases = phases_.size(), pointers = pointers_.size(), dims = dims_.size(),
+               scalars = scalars_.size();
+  for (size_t p = 0; p < lowered.phases.size(); ++p)
+    if (lowered.phases[p].count > 0)
+      phases_.add({loaded.phases[p], lowered.phases[p].count, lowered.phases[p].grain});
+  for (const GraphOperand& window : lowered.pointers) pointers_.add(resolve(window));
+  for (int64_t dim : lowered.dims) dims_.add(dim);
+  for (const GraphOperand& s : lowered.scalars) scalars_.add({s.slot, s.dtype, s.scalar});
+  const Kernel kernel{phases_.since(phases), pointers_.since(pointers), dims_.since(dims),
+                      scalars_.since(scalars)};
+  for (auto [read, written] : lowered.same_address)
+    same_address_.push_back({kernel.pointers[read], kernel.pointers[written]});
+  return kernel;
 }
 
 CpuPlan::Address CpuPlan::resolve(const GraphOperand& operand) {
@@ -173,16 +208,20 @@ CpuPlan::Pieces CpuPlan::make_pieces(const PieceSum& sum) {
 CpuPlan::Call CpuPlan::make_call(const Node& node, bool for_check) {
   Call call;
   call.node = &node;
+  const size_t first = operands_.size();
   for (const auto* operands : {&node.inputs, &node.outputs})
     for (const GraphOperand& operand : *operands) {
-      call.operands.push_back(describe(operand));
-      OperandSource& source = call.sources.emplace_back();
+      operands_.add(describe(operand));
+      OperandSource source;
       source.scalar = {operand.slot, operand.dtype, operand.scalar};
       // A check reads externals only; its other operands have no bytes yet.
       source.address.base = -1;
       if (operand.is_tensor() && (!for_check || base_of_buffer_[operand.buffer] >= 0))
         source.address = resolve(operand);
+      sources_.add(source);
     }
+  call.operands = operands_.since(first);
+  call.sources = sources_.since(first);
   for (const GraphOperand& output : node.outputs)
     for (const GraphOperand& input : node.inputs)
       if (input.is_tensor() && input.buffer == output.buffer)
@@ -192,7 +231,7 @@ CpuPlan::Call CpuPlan::make_call(const Node& node, bool for_check) {
 
 void CpuPlan::run_small(const Step& step, const Frame& frame) const {
   const cpu::SmallPointwise& small = *step.small;
-  const std::vector<OperandSource>& sources = step.call.sources;
+  const std::span<const OperandSource> sources = step.call.sources;
   const char* in[cpu::kMaxLoopOperands];
   uint64_t numbers[cpu::kMaxLoopOperands];
   const size_t inputs = sources.size() - 1;
@@ -208,20 +247,17 @@ void CpuPlan::run_small(const Step& step, const Frame& frame) const {
 }
 
 void CpuPlan::run_kernel(const Step& step, const Frame& frame) const {
-  absl::InlinedVector<char*, 64> pointers(step.pointers.size() + 1);
-  for (size_t i = 0; i < step.pointers.size(); ++i) pointers[i] = frame.at(step.pointers[i]);
+  const Kernel& kernel = step.kernel;
+  absl::InlinedVector<char*, 64> pointers(kernel.pointers.size() + 1);
+  for (size_t i = 0; i < kernel.pointers.size(); ++i) pointers[i] = frame.at(kernel.pointers[i]);
   pointers.back() = step.scratch >= 0 ? frame.bases[0] + step.scratch : nullptr;
-  absl::InlinedVector<codegen::KernelScalar, 16> scalars(step.scalars.size());
-  for (size_t i = 0; i < step.scalars.size(); ++i)
-    scalars[i] = codegen::kernel_scalar(frame.at(step.scalars[i]), step.scalars[i].dtype);
-  const codegen::LoweredKernel& kernel = *step.kernel;
-  for (size_t p = 0; p < kernel.phases.size(); ++p) {
-    const codegen::HostFunction function = step.phases[p];
-    if (kernel.phases[p].count == 0) continue;
-    parallel_for(kernel.phases[p].count, kernel.phases[p].grain, [&](int64_t begin, int64_t end) {
-      function(pointers.data(), kernel.dims.data(), scalars.data(), begin, end);
+  absl::InlinedVector<codegen::KernelScalar, 16> scalars(kernel.scalars.size());
+  for (size_t i = 0; i < kernel.scalars.size(); ++i)
+    scalars[i] = codegen::kernel_scalar(frame.at(kernel.scalars[i]), kernel.scalars[i].dtype);
+  for (const Phase& phase : kernel.phases)
+    parallel_for(phase.count, phase.grain, [&](int64_t begin, int64_t end) {
+      phase.function(pointers.data(), kernel.dims.data(), scalars.data(), begin, end);
     });
-  }
 }
 
 void CpuPlan::run_pieces(const Pieces& pieces, const Frame& frame) const {
@@ -234,9 +270,16 @@ void CpuPlan::run_pieces(const Pieces& pieces, const Frame& frame) const {
 }
 
 void CpuPlan::run_step(const Step& step, const Frame& frame) const {
-  if (step.kernel) return run_kernel(step, frame);
-  if (step.small) return run_small(step, frame);
-  if (!step.pieces.terms.empty()) return run_pieces(step.pieces, frame);
+  switch (step.kind) {
+    case Step::Kind::Kernel:
+      return run_kernel(step, frame);
+    case Step::Kind::SmallPointwise:
+      return run_small(step, frame);
+    case Step::Kind::Pieces:
+      return run_pieces(step.pieces, frame);
+    case Step::Kind::Call:
+      break;
+  }
   const Operands operands(step.call, frame);
   const Node& node = *step.call.node;
   const OpCall call{node.op, operands.inputs(), operands.outputs(), node.attrs};
@@ -342,7 +385,7 @@ std::vector<StepTime> CpuPlan::step_times() const {
 std::vector<double> CpuPlan::kernel_ms() const {
   std::vector<double> result;
   for (size_t i = 0; i < steps_.size(); ++i) {
-    if (!steps_[i].kernel) continue;
+    if (steps_[i].kind != Step::Kind::Kernel) continue;
     const auto runs = std::max<int64_t>(1, timings_[i].runs.load(std::memory_order_relaxed));
     const auto time = static_cast<double>(timings_[i].nanoseconds.load(std::memory_order_relaxed));
     result.push_back(time * 1e-6 / static_cast<double>(runs));

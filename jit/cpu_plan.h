@@ -44,6 +44,24 @@ class CpuShareRule : public ShareRule {
   const Graph& graph_;
 };
 
+/// What many steps keep, side by side in their order, so that a replay walks through few pages of memory.
+/// Cold ones cost a step more than its arithmetic may.
+template <class T>
+class Packed {
+ public:
+  /// For all that will be added; what since() gave stays valid then.
+  void reserve(size_t count) { all_.reserve(count); }
+  void add(T value) {
+    ETCH_INVARIANT(all_.size() < all_.capacity());
+    all_.push_back(std::move(value));
+  }
+  size_t size() const { return all_.size(); }
+  std::span<const T> since(size_t first) const { return std::span<const T>(all_).subspan(first); }
+
+ private:
+  std::vector<T> all_;
+};
+
 class CpuPlan final : public PlanExecutable {
  public:
   CpuPlan(CpuProgram program, const LiveSet& live, ExecutableStatistics statistics, std::string final_graph);
@@ -71,8 +89,8 @@ class CpuPlan final : public PlanExecutable {
   /// A library or eager kernel. Templates hold everything but the numbers of a call.
   struct Call {
     const Node* node = nullptr;
-    std::vector<Operand> operands;  ///< inputs, then outputs
-    std::vector<OperandSource> sources;
+    std::span<const Operand> operands;  ///< inputs, then outputs
+    std::span<const OperandSource> sources;
     bool aliases = false;  ///< a written buffer is also read: tracer's execute() compares the ranges
     bool checks = false;   ///< its data can only be checked now
   };
@@ -87,15 +105,24 @@ class CpuPlan final : public PlanExecutable {
     Address out;
     int64_t count = 0;
   };
+  struct Phase {
+    codegen::HostFunction function = nullptr;
+    int64_t count = 0, grain = 1;
+  };
+  struct Kernel {
+    std::span<const Phase> phases;  ///< with iterations
+    std::span<const Address> pointers;
+    std::span<const int64_t> dims;
+    std::span<const ScalarSource> scalars;
+  };
   struct Step {
-    const codegen::LoweredKernel* kernel = nullptr;  ///< null: `pieces` if it has terms, else `call`
-    const codegen::HostFunction* phases = nullptr;
-    std::optional<cpu::SmallPointwise> small;  ///< what `call` is, if it is one
-    std::vector<Address> pointers;
-    std::vector<ScalarSource> scalars;
-    Pieces pieces;
-    Call call;
+    enum class Kind : uint8_t { Kernel, Call, SmallPointwise, Pieces };
+    Kind kind = Kind::Call;
     int64_t scratch = -1;
+    Kernel kernel;
+    Call call;  ///< of a small pointwise op too
+    std::optional<cpu::SmallPointwise> small;
+    Pieces pieces;
   };
   struct AddressPair {
     Address a, b;
@@ -105,6 +132,8 @@ class CpuPlan final : public PlanExecutable {
   class Memory;
 
   Address resolve(const GraphOperand& operand);
+  void reserve();
+  Kernel make_kernel(const codegen::LoweredKernel& lowered, const codegen::LoadedKernel& loaded);
   Pieces make_pieces(const PieceSum& sum);
   Call make_call(const Node& node, bool for_check);
   void run_step(const Step& step, const Frame& frame) const;
@@ -115,6 +144,12 @@ class CpuPlan final : public PlanExecutable {
   CpuProgram program_;
   std::vector<Step> steps_;
   std::vector<Call> checks_;
+  Packed<Operand> operands_;
+  Packed<OperandSource> sources_;
+  Packed<Phase> phases_;
+  Packed<Address> pointers_;
+  Packed<int64_t> dims_;
+  Packed<ScalarSource> scalars_;
   std::vector<AddressPair> same_address_;
   std::vector<int> base_buffers_;    ///< the buffer behind bases 1, 2, ..; base 0 is the arena
   std::vector<int> base_of_buffer_;  ///< -1: none yet
