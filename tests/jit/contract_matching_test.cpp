@@ -234,6 +234,21 @@ TEST_F(Matching, GivesUpAfterMaxPathsAndStaysRight) {
   EXPECT_NE(step.explain().find("more than 4 paths"), std::string::npos);
 }
 
+TEST_F(Matching, TensorsMadeBeforeTheyAreWrittenHaveAPathForEachSize) {
+  const auto body = [](const Dims& sizes) {
+    Tensor x = empty(sizes);
+    x.fill_(2);
+    return x + 1;
+  };
+  auto step = compile(body);
+  for (int i = 0; i < 8; ++i) {
+    const Dims sizes = i % 2 ? Dims{2, 3} : Dims{3, 2};
+    expect_same(step(sizes), eagerly([&] { return body(sizes); }));
+  }
+  EXPECT_EQ(path_count(step), 2u);
+  EXPECT_EQ(step.compiled_calls(), 6);
+}
+
 TEST_F(Matching, KnownPathsStayCompiledAfterMaxPaths) {
   const auto body = [](const Tensor& x) { return (x * 2 + 1).relu(); };
   auto step = compile(body, {.max_paths = 3});
