@@ -134,7 +134,7 @@ void Recorder::record_foreseen(PathNode& node, std::span<const Operand> inputs,
       mark_written(*outputs[i].storage);
   }
   push_op(&node);
-  if (const PathNode* next = node.first_child.load(std::memory_order_relaxed)) {
+  if (const PathNode* next = node.first_child.load(std::memory_order_acquire)) {
     __builtin_prefetch(next);
     __builtin_prefetch(next->op.inputs.data());
   }

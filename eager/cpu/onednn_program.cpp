@@ -165,7 +165,7 @@ void Program::run(const void* first, const void* second, const void* bias, void*
 
   std::unique_ptr<Frame> frame;
   {
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     if (!frames_.empty()) {
       frame = std::move(frames_.back());
       frames_.pop_back();
@@ -189,7 +189,7 @@ void Program::run(const void* first, const void* second, const void* bias, void*
   } catch (const dnnl::error& error) {
     fail<Error>(description_, ": oneDNN failed: ", error.what());
   }
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   frames_.push_back(std::move(frame));
 }
 

@@ -2,13 +2,13 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <oneapi/dnnl/dnnl.hpp>
 
-#include "absl/synchronization/mutex.h"
 #include "eager/cpu/onednn.h"
 #include "eager/cpu/strided_copy.h"
 
@@ -83,8 +83,8 @@ class Program final : public Contraction {
   std::string description_;
   std::vector<Slot> slots_;
   std::vector<Step> steps_, output_steps_;
-  mutable absl::Mutex mutex_;
-  mutable std::vector<std::unique_ptr<Frame>> frames_ ABSL_GUARDED_BY(mutex_);
+  mutable std::mutex mutex_;
+  mutable std::vector<std::unique_ptr<Frame>> frames_;  ///< idle ones, under the mutex
 };
 
 }  // namespace etch::onednn

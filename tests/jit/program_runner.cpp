@@ -15,6 +15,7 @@
 #include "tests/jit/program_checker.h"
 #include "tests/jit/program_helpers.h"
 #include "tests/jit/program_table.h"
+#include "tracer/background.h"
 
 namespace etch::fuzz {
 
@@ -239,7 +240,7 @@ std::string difference(const std::vector<Fact>& eager, const std::vector<Fact>& 
   return "";
 }
 
-// Settings of one run; the old ones come back. No other thread may be compiling when they do.
+// Settings of one run; the old ones come back when nothing is being compiled any more.
 class Settings {
  public:
   Settings(bool disable, const Program& program, const Mode& mode) : old_(config()), threads_(num_threads()) {
@@ -253,6 +254,8 @@ class Settings {
     if (program.threads != Program::Threads::One) limit_grain(1);
   }
   ~Settings() {
+    run_in_background(this, [] {});  // after those of functions that are gone
+    wait_for_background(this);
     config() = old_;
     set_num_threads(threads_);
     limit_grain(0);
