@@ -112,29 +112,33 @@ CpuPlan::CpuPlan(CpuProgram program, const LiveSet& live, ExecutableStatistics s
   steps_.resize(graph.nodes.size());
   timings_ = std::make_unique<Timing[]>(steps_.size());
   const std::vector<BufferFacts> facts = buffer_facts(graph);
+  const auto add = [](Step& step, Step::Kind kind, auto& all, auto item) {
+    step.kind = kind;
+    step.index = static_cast<int32_t>(all.size());
+    all.push_back(std::move(item));
+  };
   for (size_t i = 0; i < steps_.size(); ++i) {
+    const Node& node = graph.nodes[i];
     Step& step = steps_[i];
     step.scratch = program_.memory.scratch[i];
-    if (graph.nodes[i].op != Op::fused) {
-      const Node& node = graph.nodes[i];
-      step.call = make_call(node, false);
-      step.call.checks = checked_operand(node) >= 0 && !checks_early(graph, facts, node);
-      if (info(node.op).kind == OpKind::Pointwise && node.op != Op::copy && !step.call.aliases &&
-          !step.call.checks) {
-        const std::span<const Operand> all = step.call.operands;
+    if (node.op != Op::fused) {
+      Call call = make_call(node, false);
+      call.checks = checked_operand(node) >= 0 && !checks_early(graph, facts, node);
+      std::optional<cpu::SmallPointwise> small;
+      if (info(node.op).kind == OpKind::Pointwise && node.op != Op::copy && !call.aliases && !call.checks) {
         const size_t inputs = node.inputs.size();
-        step.small = cpu::SmallPointwise::of({node.op, all.first(inputs), all.subspan(inputs), node.attrs});
-        if (step.small) step.kind = Step::Kind::SmallPointwise;
+        small = cpu::SmallPointwise::of(
+            {node.op, call.operands.first(inputs), call.operands.subspan(inputs), node.attrs});
       }
-      continue;
+      if (small)
+        add(step, Step::Kind::SmallCall, small_calls_, SmallCall{*small, call.sources});
+      else
+        add(step, Step::Kind::Call, calls_, call);
+    } else if (const std::optional<PieceSum> sum = as_piece_sum(node)) {
+      add(step, Step::Kind::Pieces, pieces_, make_pieces(*sum));
+    } else {
+      add(step, Step::Kind::Kernel, kernels_, make_kernel(program_.lowered[i], program_.loaded[i]));
     }
-    if (const std::optional<PieceSum> sum = as_piece_sum(graph.nodes[i])) {
-      step.kind = Step::Kind::Pieces;
-      step.pieces = make_pieces(*sum);
-      continue;
-    }
-    step.kind = Step::Kind::Kernel;
-    step.kernel = make_kernel(program_.lowered[i], program_.loaded[i]);
   }
 }
 
@@ -229,9 +233,9 @@ CpuPlan::Call CpuPlan::make_call(const Node& node, bool for_check) {
   return call;
 }
 
-void CpuPlan::run_small(const Step& step, const Frame& frame) const {
-  const cpu::SmallPointwise& small = *step.small;
-  const std::span<const OperandSource> sources = step.call.sources;
+void CpuPlan::run_small(const SmallCall& call, const Frame& frame) const {
+  const cpu::SmallPointwise& small = call.op;
+  const std::span<const OperandSource> sources = call.sources;
   const char* in[cpu::kMaxLoopOperands];
   uint64_t numbers[cpu::kMaxLoopOperands];
   const size_t inputs = sources.size() - 1;
@@ -246,11 +250,10 @@ void CpuPlan::run_small(const Step& step, const Frame& frame) const {
   small.kernel(frame.at(sources[inputs].address), in, small.scalars, small.count);
 }
 
-void CpuPlan::run_kernel(const Step& step, const Frame& frame) const {
-  const Kernel& kernel = step.kernel;
+void CpuPlan::run_kernel(const Kernel& kernel, char* scratch, const Frame& frame) const {
   absl::InlinedVector<char*, 64> pointers(kernel.pointers.size() + 1);
   for (size_t i = 0; i < kernel.pointers.size(); ++i) pointers[i] = frame.at(kernel.pointers[i]);
-  pointers.back() = step.scratch >= 0 ? frame.bases[0] + step.scratch : nullptr;
+  pointers.back() = scratch;
   absl::InlinedVector<codegen::KernelScalar, 16> scalars(kernel.scalars.size());
   for (size_t i = 0; i < kernel.scalars.size(); ++i)
     scalars[i] = codegen::kernel_scalar(frame.at(kernel.scalars[i]), kernel.scalars[i].dtype);
@@ -269,24 +272,26 @@ void CpuPlan::run_pieces(const Pieces& pieces, const Frame& frame) const {
   cpu::sum_of_pieces(terms, reinterpret_cast<float*>(frame.at(pieces.out)), pieces.count);
 }
 
+void CpuPlan::run_call(const Call& call, char* scratch, const Frame& frame) const {
+  const Operands operands(call, frame);
+  const OpCall op{call.node->op, operands.inputs(), operands.outputs(), call.node->attrs};
+  if (call.aliases) return execute(op);
+  if (call.checks) check_data(op);
+  if (!executor(DeviceType::Cpu).run(op, scratch)) execute(op);
+}
+
 void CpuPlan::run_step(const Step& step, const Frame& frame) const {
+  char* const scratch = step.scratch >= 0 ? frame.bases[0] + step.scratch : nullptr;
   switch (step.kind) {
     case Step::Kind::Kernel:
-      return run_kernel(step, frame);
-    case Step::Kind::SmallPointwise:
-      return run_small(step, frame);
-    case Step::Kind::Pieces:
-      return run_pieces(step.pieces, frame);
+      return run_kernel(kernels_[step.index], scratch, frame);
     case Step::Kind::Call:
-      break;
+      return run_call(calls_[step.index], scratch, frame);
+    case Step::Kind::SmallCall:
+      return run_small(small_calls_[step.index], frame);
+    case Step::Kind::Pieces:
+      return run_pieces(pieces_[step.index], frame);
   }
-  const Operands operands(step.call, frame);
-  const Node& node = *step.call.node;
-  const OpCall call{node.op, operands.inputs(), operands.outputs(), node.attrs};
-  if (step.call.aliases) return execute(call);
-  if (step.call.checks) check_data(call);
-  void* scratch = step.scratch >= 0 ? frame.bases[0] + step.scratch : nullptr;
-  if (!executor(DeviceType::Cpu).run(call, scratch)) execute(call);
 }
 
 // Where windows without elements lie when there is no arena.

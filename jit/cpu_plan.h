@@ -115,14 +115,15 @@ class CpuPlan final : public PlanExecutable {
     std::span<const int64_t> dims;
     std::span<const ScalarSource> scalars;
   };
+  struct SmallCall {
+    cpu::SmallPointwise op;
+    std::span<const OperandSource> sources;
+  };
   struct Step {
-    enum class Kind : uint8_t { Kernel, Call, SmallPointwise, Pieces };
+    enum class Kind : uint8_t { Kernel, Call, SmallCall, Pieces };
     Kind kind = Kind::Call;
+    int32_t index = 0;  ///< among the kind's
     int64_t scratch = -1;
-    Kernel kernel;
-    Call call;  ///< of a small pointwise op too
-    std::optional<cpu::SmallPointwise> small;
-    Pieces pieces;
   };
   struct AddressPair {
     Address a, b;
@@ -138,11 +139,16 @@ class CpuPlan final : public PlanExecutable {
   Call make_call(const Node& node, bool for_check);
   void run_step(const Step& step, const Frame& frame) const;
   void run_pieces(const Pieces& pieces, const Frame& frame) const;
-  void run_small(const Step& step, const Frame& frame) const;
-  void run_kernel(const Step& step, const Frame& frame) const;
+  void run_small(const SmallCall& call, const Frame& frame) const;
+  void run_kernel(const Kernel& kernel, char* scratch, const Frame& frame) const;
+  void run_call(const Call& call, char* scratch, const Frame& frame) const;
 
   CpuProgram program_;
   std::vector<Step> steps_;
+  std::vector<Kernel> kernels_;
+  std::vector<Call> calls_;
+  std::vector<SmallCall> small_calls_;
+  std::vector<Pieces> pieces_;
   std::vector<Call> checks_;
   Packed<Operand> operands_;
   Packed<OperandSource> sources_;
