@@ -18,6 +18,8 @@ constexpr std::string_view kSupport = R"text(
 #define ETCH_INDEPENDENT _Pragma("GCC ivdep")
 #define ETCH_LANE_LOOP _Pragma("GCC unroll 1") _Pragma("GCC ivdep")
 #endif
+// In a loop over rows: or g++ runs two at a time, and then may not vectorise them.
+#define ETCH_ROW_BY_ROW asm volatile("");
 namespace etch::scalar {
 // A part of a long loop is computed while a later one comes from memory.
 constexpr i64 kPart = 512, kFetchFrom = 64 * kPart;

@@ -354,7 +354,11 @@ void Emitter::column_chunks() {
     line({register_type(nest_.values[r].compute), " a", r, "[", tile, "];"});
     line({"for (i64 j = first; j < last; ++j) a", r, "[j - first] = ", identity(r), ";"});
   }
+  const auto moving = std::count_if(nest_.values.begin(), nest_.values.end(), [&](const LoopValue& value) {
+    return value.kind == LoopValue::Kind::Load && moves_on(value.window, column);
+  });
   line({"for (i64 row = chunk * ", size, "; row < stop; ++row) {"});
+  if (dialect_.fetches && moving > 1) line({"ETCH_ROW_BY_ROW"});
   split_index("row", dims(LoopRole::Reduced));
   rebase(dims(LoopRole::Reduced), "t", needed);
   hoist(needed, column);
