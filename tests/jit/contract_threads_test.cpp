@@ -37,6 +37,29 @@ TEST_F(Threads, ThirtyTwoThreadsGetSerialResults) {
   EXPECT_LE(step.compile_count(), 3);
 }
 
+// While paths are added, the limit is reached, calls leave known paths in their middle, and some are not
+// traced.
+TEST_F(Threads, ManyThreadsMayCallAFunctionWithTooManyPaths) {
+  const auto body = [](const Tensor& x, int trips) {
+    Tensor y = x * 2;
+    for (int i = 0; i < trips; ++i) y = (y + i).tanh();
+    return y;
+  };
+  auto step =
+      compile([&](const Tensor& x, int trips) { return (body(x, trips) * 3).relu(); }, {.max_paths = 4});
+  std::atomic<int> wrong{0};
+  in_threads(8, [&](int thread) {
+    for (int i = 0; i < 60; ++i) {
+      const Tensor x = ramp({4}, thread, 0.1);
+      const int trips = i % 3 ? 2 : thread + i;
+      wrong += step(x, trips).to_vector<float>() != (body(x, trips) * 3).relu().to_vector<float>();
+    }
+  });
+  EXPECT_EQ(wrong, 0);
+  EXPECT_LE(path_count(step), 4u);
+  EXPECT_TRUE(report(step)["gave_up"]);
+}
+
 TEST_F(Threads, NoIncrementUnderALockIsLost) {
   Tensor counter = zeros({1});
   std::mutex mutex;
