@@ -205,7 +205,7 @@ CpuPlan::Pieces CpuPlan::make_pieces(const PieceSum& sum) {
     term.first = from.window.offset;
   }
   result.out = resolve(sum.out);
-  result.count = sum.out.geometry.numel();
+  result.layout = sum.layout;
   return result;
 }
 
@@ -269,7 +269,7 @@ void CpuPlan::run_pieces(const Pieces& pieces, const Frame& frame) const {
     terms.push_back({reinterpret_cast<const float*>(frame.at(term.source)),
                      term.first + (term.slot < 0 ? 0 : frame.values[term.slot].offset), term.length,
                      codegen::kernel_scalar(frame.at(term.fill), DType::F32).f32});
-  cpu::sum_of_pieces(terms, reinterpret_cast<float*>(frame.at(pieces.out)), pieces.count);
+  cpu::sum_of_pieces(terms, reinterpret_cast<float*>(frame.at(pieces.out)), pieces.layout);
 }
 
 void CpuPlan::run_call(const Call& call, char* scratch, const Frame& frame) const {

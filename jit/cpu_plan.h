@@ -103,7 +103,7 @@ class CpuPlan final : public PlanExecutable {
     };
     std::vector<Term> terms;
     Address out;
-    int64_t count = 0;
+    Geometry layout;
   };
   struct Phase {
     codegen::HostFunction function = nullptr;

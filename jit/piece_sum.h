@@ -17,9 +17,12 @@ struct PieceSum {
   };
   std::vector<Term> terms;  ///< added from left to right
   GraphOperand out;
+  /// The dimensions of the sum in order, with their steps in `out`. The innermost step is 1.
+  Geometry layout;
 };
 
-/// What the fused node adds up, if all it does is that: F32, contiguous, fixed offsets but for the runs.
+/// What the fused node adds up, if all it does is that: F32, contiguous, fixed offsets but for the runs. The
+/// sum itself may be stored with its dimensions in another order.
 std::optional<PieceSum> as_piece_sum(const Node& node);
 
 }  // namespace etch::jit

@@ -133,7 +133,7 @@ void pack_panel(const Matrix& b, int64_t k, int64_t width, float* to) {
 class MatmulBatched final : public Contraction {
  public:
   explicit MatmulBatched(const MatmulGeometry& geometry) : g_(geometry), threads_(num_threads()) {
-    implementation_ = "batched";
+    implementation_ = kBatched;
     // Column-major results are computed as c^T = b^T a^T.
     swapped_ = g_.c_strides[3] != 1 && g_.n > 1 && (g_.c_strides[2] == 1 || g_.m == 1);
     if (swapped_) {

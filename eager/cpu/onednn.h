@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "runtime/dtype.h"
 
@@ -58,6 +59,8 @@ class Contraction {
 };
 
 inline constexpr size_t kScratchAlignment = 64;
+/// The implementation whose products do not depend on the layout of their operands.
+inline constexpr std::string_view kBatched = "batched";
 
 /// From a process-wide cache keyed by the geometry and num_threads(); preparing anew takes up to a few
 /// milliseconds. Floating operands compute in F32, in BF16 with F32 sums when all inputs are BF16; when all

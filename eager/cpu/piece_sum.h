@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <span>
 
+#include "runtime/shape.h"
+
 namespace etch::cpu {
 
 /// `count` elements: source[i - first] for i in [first, first + length), `fill` elsewhere.
@@ -13,8 +15,8 @@ struct PieceTerm {
   float fill = 0;
 };
 
-/// out[i] = the terms at i, added from left to right, for i in [0, count); at least one term. `out` must not
-/// overlap a source. Parallel.
-void sum_of_pieces(std::span<const PieceTerm> terms, float* out, int64_t count);
+/// Element i of all of `layout`, in row-major order, becomes the terms at i, added from left to right; at
+/// least one term, an innermost stride of 1. `out` must not overlap a source. Parallel.
+void sum_of_pieces(std::span<const PieceTerm> terms, float* out, const Geometry& layout);
 
 }  // namespace etch::cpu

@@ -1,5 +1,5 @@
 // Sums of pieces: what fills a buffer, writes a run of it and adds it to others becomes one node that reads
-// the runs alone (jit/piece_sum.h).
+// the runs alone (jit/piece_sum.h), with the copy that is all the sum is for.
 #include <algorithm>
 
 #include "jit/graph_facts.h"
@@ -22,13 +22,15 @@ class Gatherer {
     for (int i = 0; i < count; ++i)
       if (graph_.nodes[i].op == Op::add) extend(i);
     // The longest chains: those that no other took over.
+    std::vector<Node> sums(count);
+    for (int i = count; i-- > 0;)
+      if (!gone_[i] && !chain_[i].empty()) {
+        sums[i] = gather(i);
+        gone_[i] = false;
+      }
     std::vector<Node> nodes;
-    for (int i = count; i-- > 0;) {
-      if (gone_[i]) continue;
-      Node node = chain_[i].empty() ? graph_.nodes[i] : gather(i);
-      nodes.push_back(std::move(node));
-    }
-    std::reverse(nodes.begin(), nodes.end());
+    for (int i = 0; i < count; ++i)
+      if (!gone_[i]) nodes.push_back(std::move(chain_[i].empty() ? graph_.nodes[i] : sums[i]));
     graph_.nodes = std::move(nodes);
   }
 
@@ -86,9 +88,31 @@ class Gatherer {
     return make_fused(std::move(body), stored);
   }
 
+  /// The only use of the sum, if it is a copy to a value of its own.
+  int copy_of(int last) const {
+    const int buffer = graph_.nodes[last].outputs[0].buffer;
+    const BufferFacts& f = facts_[buffer];
+    if (graph_.buffers[buffer].kind != GraphBuffer::Kind::Internal || !f.value || f.readers.size() != 1)
+      return -1;
+    const int reader = f.readers.front();
+    const Node& copy = graph_.nodes[reader];
+    if (copy.op != Op::copy) return -1;
+    const int target = copy.outputs[0].buffer;
+    return graph_.buffers[target].kind == GraphBuffer::Kind::Internal && facts_[target].value ? reader : -1;
+  }
+
   Node gather(int last) {
-    for (int i : chain_[last]) gone_[i] = true;
-    return fuse(chain_[last], last);
+    std::vector<int> chain = chain_[last];
+    for (int i : chain) gone_[i] = true;
+    if (const int copy = copy_of(last); copy >= 0) {
+      chain.push_back(copy);
+      if (Node node = fuse(chain, copy); as_piece_sum(node)) {
+        gone_[copy] = true;
+        return node;
+      }
+      chain.pop_back();
+    }
+    return fuse(chain, last);
   }
 
   Graph& graph_;

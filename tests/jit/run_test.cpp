@@ -100,6 +100,34 @@ TEST(Run, AddsPiecesWhereverTheirRunsLie) {
   }
 }
 
+TEST(Run, AddsPiecesInAnotherOrder) {
+  std::string text = kPieces;
+  text.replace(text.find("buffer %6 output"), 16, "buffer %6 internal");
+  text.replace(text.find("copy<"), 0,
+               "buffer %7 internal 131072\nbuffer %8 external 4096 #7\nbuffer %9 output 32768 #8\n");
+  text +=
+      "copy(%6:f32[64,8,64]{64,4096,1}) -> %7:f32[64,8,64]{512,64,1}\n"
+      "matmul(%7:f32[512,64]{64,1}, %8:f32[64,16]{16,1}) -> %9:f32[512,16]{16,1}\n";
+  Program program{parse(text), {}, Contents(10)};
+  std::vector<float> x(16384), y(16384);
+  for (size_t i = 0; i < x.size(); ++i) {
+    x[i] = static_cast<float>(i % 101);
+    y[i] = static_cast<float>(i % 37) - 50.0f;
+  }
+  program.contents[0] = bytes_of(x);
+  program.contents[1] = bytes_of(y);
+  program.contents[8] = bytes_of(std::vector<float>(1024, 0.5f));
+  for (int64_t at : {0, 1000, 16384}) {
+    program.values = {{0, Scalar(0.25)}, {at, Scalar(0.0)}, {0, Scalar(0.0)},
+                      {77, Scalar(0.0)}, {0, Scalar(0.0)},  {at / 2, Scalar(0.0)}};
+    const auto executable = compile(program.graph);
+    EXPECT_EQ(executable->statistics().steps, 2);
+    const Contents expected = run_nodes(program.graph, program);
+    const std::vector<char> got = run_compiled(*executable, program)[9];
+    EXPECT_TRUE(std::equal(got.begin(), got.end(), expected[9].begin())) << at;
+  }
+}
+
 constexpr const char* kPieceInPlace =
     "graph cpu slots 2\nbuffer %0 external 65536 #0\nbuffer %1 external 131072 #1\n"
     "buffer %2 internal 131072 #2\n"
