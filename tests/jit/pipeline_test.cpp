@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <functional>
 
@@ -69,16 +69,23 @@ Graph training_graph(int layers) {
   return graph;
 }
 
+// Of the processor: the machine may be busy.
 double seconds_of(const std::function<void()>& work) {
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();
   work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
 }
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr double kTwoSeconds = 40;  // sanitizers are slow
+#else
+constexpr double kTwoSeconds = 2;
+#endif
 
 TEST(Pipeline, FiveThousandNodesTakeLessThanTwoSeconds) {
   const Graph graph = training_graph(5000 / 11);
   ASSERT_GE(graph.nodes.size(), 4900u);
-  EXPECT_LT(seconds_of([&] { jit::run_passes(graph, "large", nullptr); }), 2.0);
+  EXPECT_LT(seconds_of([&] { jit::run_passes(graph, "large", nullptr); }), kTwoSeconds);
 }
 
 TEST(Pipeline, FuseTakesLongChainsApartAtTheCap) {
@@ -93,7 +100,7 @@ TEST(Pipeline, FuseTakesLongChainsApartAtTheCap) {
   }
   Graph fused;
   const double seconds = seconds_of([&] { fused = jit::fuse(graph); });
-  EXPECT_LT(seconds, 2.0);
+  EXPECT_LT(seconds, kTwoSeconds);
   EXPECT_LE(fused.nodes.size(), 5000u / 60);
   verify(fused, "fuse");
 }
