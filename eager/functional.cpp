@@ -244,9 +244,11 @@ Tensor global_avg_pool2d(const Tensor& x) {
 
 namespace {
 // The gradients of x, w and b of a normalisation over the axes `over`, in ops that have gradients. `scale` is
-// w in the sizes that broadcast to x's.
-void set_norm_gradients(InputGradients inputs, const Tensor& g, const Tensor& x, const Tensor& w,
-                        const Tensor& scale, double eps, const Dims& over) {
+// w in the sizes that broadcast to x's. Half precision would overflow in the squares.
+void set_norm_gradients(InputGradients inputs, const Tensor& given_g, const Tensor& given_x, const Tensor& w,
+                        const Tensor& given_scale, double eps, const Dims& over) {
+  const DType type = compute_dtype(given_x.dtype());
+  const Tensor g = given_g.to(type), x = given_x.to(type), scale = given_scale.to(type);
   const Tensor centered = x - x.mean(over, true);
   const Tensor rstd = (centered.square().mean(over, true) + eps).rsqrt();
   const Tensor normal = centered * rstd;
@@ -255,7 +257,8 @@ void set_norm_gradients(InputGradients inputs, const Tensor& g, const Tensor& x,
   };
   if (inputs.needs(0)) {
     const Tensor scaled = g * scale;
-    inputs.set(0, rstd * (scaled - scaled.mean(over, true) - normal * (scaled * normal).mean(over, true)));
+    const Tensor centered_g = scaled - scaled.mean(over, true) - normal * (scaled * normal).mean(over, true);
+    inputs.set(0, (rstd * centered_g).to(given_x.dtype()));
   }
   if (inputs.needs(1)) inputs.set(1, as_w(g * normal));
   if (inputs.needs(2)) inputs.set(2, as_w(g));
@@ -361,9 +364,10 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, CrossEntropyOpt
                     attrs](std::span<const Tensor> gradients, InputGradients inputs) {
                      const Tensor a = x.unpack(), t = labels.unpack(), s = lse.unpack();
                      if (grad_enabled()) {  // create_graph: in ops that have gradients
-                       const Tensor counted = ne(t, CrossEntropyAttrs(attrs).ignore_index).to(a.dtype());
+                       const Tensor ignored = eq(t, CrossEntropyAttrs(attrs).ignore_index).unsqueeze(1);
                        const Tensor hits = eq(t.unsqueeze(1), arange(a.sizes()[1])).to(a.dtype());
-                       return inputs.set(0, (a.softmax(1) - hits) * (gradients[0] * counted).unsqueeze(1));
+                       const Tensor of_rows = gradients[0].unsqueeze(1).masked_fill(ignored, 0);
+                       return inputs.set(0, (a.masked_fill(ignored, 0).softmax(1) - hits) * of_rows);
                      }
                      inputs.set(0, apply(Op::cross_entropy_grad, {gradients[0], a, t, s}, attrs, a.dtype()));
                    });

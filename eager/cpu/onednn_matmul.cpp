@@ -1,5 +1,6 @@
 // Matrix products by oneDNN: the geometry is simplified, then the first layout with a fast kernel is taken.
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "eager/cpu/matmul_batched.h"
@@ -67,14 +68,15 @@ MatmulGeometry transpose(const MatmulGeometry& g) {
   return t;
 }
 
-/// `strides` are those of drop_idle_strides(); broadcast batches get size 1.
+/// `strides` are those of drop_idle_strides(); batches of stride 0 get size 1, unless `repeated` names them:
+/// the library wants one operand to have them all.
 Operand operand(Base base, DType dtype, const MatmulGeometry& g, const int64_t (&strides)[4], int64_t rows,
-                int64_t columns) {
+                int64_t columns, std::array<bool, 2> repeated = {}) {
   Operand o{base, dtype, {}, {}, {}};
   const int first = g.batch[0] > 1 ? 0 : g.batch[1] > 1 ? 1 : 2;
   const int64_t sizes[4] = {g.batch[0], g.batch[1], rows, columns};
   for (int d = first; d < 4; ++d) {
-    o.sizes.push_back(d < 2 && strides[d] == 0 ? 1 : sizes[d]);
+    o.sizes.push_back(d < 2 && strides[d] == 0 && !repeated[d] ? 1 : sizes[d]);
     o.strides.push_back(strides[d]);
   }
   const size_t rank = o.sizes.size();
@@ -124,7 +126,8 @@ dnnl::matmul::primitive_desc describe_primitive(const memory::desc& a, const mem
 
 std::shared_ptr<const Contraction> build_library(const MatmulGeometry& g, bool transposed,
                                                  const std::string& description) {
-  const Operand a = operand(transposed ? Base::Second : Base::First, g.a, g, g.a_strides, g.m, g.k);
+  const Operand a = operand(transposed ? Base::Second : Base::First, g.a, g, g.a_strides, g.m, g.k,
+                            {g.b_strides[0] == 0, g.b_strides[1] == 0});
   const Operand b = operand(transposed ? Base::First : Base::Second, g.b, g, g.b_strides, g.k, g.n);
   const Operand c = operand(Base::Out, g.c, g, g.c_strides, g.m, g.n);
   Operand bias{Base::Bias, g.c, c.sizes, c.sizes, c.sizes};

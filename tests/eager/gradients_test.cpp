@@ -295,6 +295,31 @@ TEST(SecondGradients, FirstOnesAreTheSameWithAndWithoutCreateGraph) {
   EXPECT_GT(without.abs().max().item<double>(), 1e-3);
 }
 
+TEST(SecondGradients, OfNormalisationsWhoseSquaresHalfPrecisionCannotHold) {
+  const auto gradient = [](bool create_graph) {
+    const Tensor x = (spread({4, 8}, -2, 2).tensor() * 400.0).to(DType::F16).detach().requires_grad_();
+    const Tensor w = ones({8}, {.dtype = DType::F16}), weights = spread({4, 8}, -2, 2, 7).tensor();
+    (layer_norm(x, w, zeros_like(w)) * (weights * 100.0).to(DType::F16))
+        .sum()
+        .backward({}, {.create_graph = create_graph});
+    return x.grad().detach().to(DType::F64);
+  };
+  const Tensor with = gradient(true), without = gradient(false);
+  EXPECT_GT(without.abs().max().item<double>(), 1e-2);
+  EXPECT_LT((with - without).abs().max().item<double>(), 1e-3 * without.abs().max().item<double>());
+}
+
+TEST(SecondGradients, OfIgnoredRowsAreZeroWhateverTheyHold) {
+  const Tensor x = of(DType::F64, {0.5, -1, NAN, NAN}).tensor().reshape({2, 2}).requires_grad_();
+  cross_entropy(x, i64({1, -100}).tensor()).backward({}, {.create_graph = true});
+  const Tensor first = x.grad();
+  EXPECT_EQ(first[1].detach().abs().sum().item<double>(), 0);
+  Tensor(x).zero_grad();
+  first.square().sum().backward();
+  EXPECT_EQ(x.grad()[1].abs().sum().item<double>(), 0);
+  EXPECT_GT(x.grad()[0].abs().sum().item<double>(), 0.1);
+}
+
 TEST(SecondGradients, OfThirdOrderToo) {
   // d/dx of d2/dx2 of softmax(x)[0] for two classes: sigmoid's derivatives.
   const Tensor x = of(DType::F64, {0.3, -0.4}).tensor().requires_grad_();

@@ -204,6 +204,10 @@ TEST(OnednnMatmul, BatchesWithBroadcasts) {
   check_matmul(matmul({2, 3, 20, 30, 10}, {{0, 0, 30, 1}}, {{900, 300, 10, 1}}, {{600, 200, 10, 1}}));
   check_matmul(matmul({2, 3, 20, 30, 10}, {{600, 0, 30, 1}}, {{0, 300, 10, 1}}, {{600, 200, 10, 1}}));
   check_matmul(matmul({1, 7, 1, 30, 10}, {{0, 30, 30, 1}}, {{0, 0, 10, 1}}, {{0, 10, 10, 1}}));
+  // Both share: all batches, or those of one dimension.
+  check_matmul(matmul({1, 3, 20, 30, 10}, {{0, 0, 30, 1}}, {{0, 0, 10, 1}}, {{0, 200, 10, 1}}));
+  check_matmul(matmul({2, 3, 20, 30, 10}, {{0, 600, 30, 1}}, {{0, 300, 1, 30}}, {{600, 200, 10, 1}}));
+  check_matmul(matmul({2, 3, 20, 30, 10}, {{600, 0, 30, 1}}, {{300, 0, 10, 1}}, {{600, 200, 1, 20}}));
 }
 
 TEST(OnednnMatmul, AttentionHeadsOfOneFusedProjection) {
