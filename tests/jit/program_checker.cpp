@@ -66,12 +66,19 @@ bool truncates(const Graph& graph) {
   });
 }
 
+// Whether signs are taken: a value that is nearly zero, as a difference of large ones, may have either.
+bool takes_signs(const Graph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                     [](const Node& node) { return node.op == Op::sign; });
+}
+
 class CheckedExecutable final : public jit::PlanExecutable {
  public:
   CheckedExecutable(Graph graph, Ref<jit::PlanExecutable> plan)
       : graph_(std::move(graph)),
         unit_(coarsest_unit(graph_)),
         truncates_(truncates(graph_)),
+        takes_signs_(takes_signs(graph_)),
         plan_(std::move(plan)) {
     live_ = plan_->live();
     statistics_ = plan_->statistics();
@@ -136,7 +143,8 @@ class CheckedExecutable final : public jit::PlanExecutable {
       if (!settled || (std::isnan(want) && std::isnan(value)) || value == want) continue;
       const double spread = std::max(std::abs(want - exact[i]), std::abs(exact[i] - moved[i]));
       const double allowed =
-          is_floating(rounded.dtype) ? 100 * spread + unit_ * largest : spread + truncates_;
+          (is_floating(rounded.dtype) ? 100 * spread + unit_ * largest : spread + truncates_) +
+          2 * takes_signs_;
       if (std::abs(value - want) <= allowed || std::isnan(spread) || std::isinf(spread)) continue;
       if (disagreement().empty())
         disagreement() =
@@ -148,7 +156,7 @@ class CheckedExecutable final : public jit::PlanExecutable {
 
   Graph graph_;
   double unit_;
-  bool truncates_;
+  bool truncates_, takes_signs_;
   Ref<jit::PlanExecutable> plan_;
 };
 
