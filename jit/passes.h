@@ -22,8 +22,6 @@ Graph merge_common(Graph graph);
 Graph recompute(Graph graph, int64_t memory_budget = 0);
 /// Additions of buffers that are filled but for a run of elements become one node each.
 Graph gather_pieces(Graph graph);
-/// Products that are only copied elsewhere are made there.
-Graph place_products(Graph graph);
 /// Pointwise, generator and reduction nodes become fused nodes.
 Graph fuse(Graph graph);
 /// A fused group computes again what it would load from another group whose operands it loads too.

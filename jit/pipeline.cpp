@@ -52,7 +52,6 @@ constexpr Pass kPasses[] = {
     {"dce", plain<eliminate_dead_code>, true},
     {"recompute", recompute_within, true},
     {"gather_pieces", plain<gather_pieces>, true},
-    {"place_products", plain<place_products>, true},
     {"fuse", plain<fuse>, true},
     {"inline_recomputed", plain<inline_recomputed>, true},
     {"order", plain<order_for_memory>, true},

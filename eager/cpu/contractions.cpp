@@ -214,11 +214,6 @@ size_t contraction_scratch_bytes(const OpCall& call) {
   return matmul.product ? matmul.product->scratch_bytes() : 0;
 }
 
-bool product_ignores_layout(const OpCall& call) {
-  const Matmul matmul(call);
-  return matmul.product && matmul.batches.count == 1 && matmul.product->implementation() == onednn::kBatched;
-}
-
 void run_contraction(const OpCall& call, void* scratch) {
   if (call.outputs[0].geometry->numel() == 0) return;
   if (call.op == Op::matmul)

@@ -10,8 +10,6 @@ namespace etch::cpu {
 /// matmul, conv2d and its gradients. A null scratch is taken from the allocator.
 void run_contraction(const OpCall& call, void* scratch);
 size_t contraction_scratch_bytes(const OpCall& call);
-/// A matmul's elements have the same bits wherever its output lies. Operands need no data.
-bool product_ignores_layout(const OpCall& call);
 /// Pooling and its gradients.
 void run_window(const OpCall& call);
 

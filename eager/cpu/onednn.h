@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
 
 #include "runtime/dtype.h"
 
@@ -50,7 +49,7 @@ class Contraction {
   /// must not overlap the operands. Throws Error when the library fails.
   virtual void run(const void* first, const void* second, const void* bias, void* out,
                    void* scratch) const = 0;
-  /// What computes it: the library's name of its kernel, "plain" or "batched".
+  /// What computes it: the library's name of its kernel, or "plain".
   const std::string& implementation() const { return implementation_; }
 
  protected:
@@ -59,8 +58,6 @@ class Contraction {
 };
 
 inline constexpr size_t kScratchAlignment = 64;
-/// The implementation whose products do not depend on the layout of their operands.
-inline constexpr std::string_view kBatched = "batched";
 
 /// From a process-wide cache keyed by the geometry and num_threads(); preparing anew takes up to a few
 /// milliseconds. Floating operands compute in F32, in BF16 with F32 sums when all inputs are BF16; when all

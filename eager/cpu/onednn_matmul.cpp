@@ -3,7 +3,6 @@
 #include <array>
 #include <optional>
 
-#include "eager/cpu/matmul_batched.h"
 #include "eager/cpu/matmul_plain.h"
 #include "eager/cpu/onednn_prepare.h"
 #include "eager/cpu/onednn_program.h"
@@ -210,7 +209,6 @@ std::shared_ptr<const Contraction> build_matmul(const MatmulGeometry& geometry) 
   const bool all_f32 = given.a == DType::F32 && given.b == DType::F32 && given.c == DType::F32;
   if (in != DType::F32 && in != DType::BF16) return make_matmul_plain(given);
   if (all_f32 && results * given.k <= kTinyWork) return make_matmul_plain(given);
-  if (is_batched_matmul(given)) return make_matmul_batched(given);
 
   const MatmulGeometry g = simplify(given);
   const bool transposed = g.c_strides[3] != 1 && g.n > 1 && (g.c_strides[2] == 1 || g.m == 1) && !g.bias;

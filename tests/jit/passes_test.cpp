@@ -63,37 +63,6 @@ TEST(Passes, GiveTheGoldenGraphs) {
   }
 }
 
-#if defined(__AVX512F__) || (defined(__AVX2__) && defined(__FMA__))
-// Not a golden file: the library's products stay where they are, and without vectors there are no others.
-constexpr const char* kHeads =
-    "graph cpu slots 1\n"
-    "buffer %0 external 1048576\n"
-    "buffer %1 external 131072\n"
-    "buffer %2 internal 131072\n"
-    "buffer %3 internal 131072\n"
-    "buffer %4 internal 131072\n"
-    "buffer %5 internal 131072\n"
-    "buffer %6 output 131072\n"
-    "matmul(%0:f32[4,4,128,128]{65536,16384,128,1}, %1:f32[4,4,128,16]{8192,16,64,1}) -> "
-    "%2:f32[4,4,128,16]{8192,2048,16,1}\n"
-    "copy(%2:f32[4,128,4,16]{8192,16,2048,1}) -> %3:f32[4,128,4,16]{8192,64,16,1}\n"
-    "matmul(%0:f32[4,4,128,128]{65536,16384,128,1}, %1:f32[4,4,128,16]{8192,2048,16,1}) -> "
-    "%4:f32[4,4,128,16]{8192,2048,16,1}\n"
-    "copy(%4:f32[4,128,4,16]{8192,16,2048,1}) -> %5:f32[4,128,4,16]{8192,64,16,1}\n"
-    "add(%3:f32[4,128,4,16]{8192,64,16,1}, %5:f32[4,128,4,16]{8192,64,16,1}) -> "
-    "%6:f32[4,128,4,16]{8192,64,16,1}\n";
-
-TEST(Passes, MakeHeadsInTheirPlaceWhereTheBitsAllowIt) {
-  const Graph graph = find_pass("place_products").run(parse(kHeads), {});
-  verify(graph, "place_products");
-  ASSERT_EQ(graph.nodes.size(), 4u) << print(graph);
-  EXPECT_EQ(graph.nodes[0].outputs[0].buffer, 3);
-  EXPECT_EQ(to_string(graph.nodes[0].outputs[0].geometry.strides), "[8192, 16, 64, 1]");
-  EXPECT_EQ(graph.nodes[1].outputs[0].buffer, 4);
-  EXPECT_EQ(graph.nodes[2].op, Op::copy);
-}
-#endif
-
 TEST(Passes, HaveNamesOfTheirOwn) {
   for (const jit::Pass& pass : jit::passes()) EXPECT_EQ(&find_pass(pass.name), &pass) << pass.name;
 }

@@ -221,45 +221,6 @@ TEST(OnednnMatmul, AttentionHeadsOfOneFusedProjection) {
   check_matmul(values);
 }
 
-#if defined(__AVX512F__) || (defined(__AVX2__) && defined(__FMA__))
-TEST(OnednnMatmul, BatchesOfSmallProducts) {
-  // Rows and columns that fill no tile; each operand transposed in turn; results in rows with gaps and in
-  // columns.
-  const int64_t m = 75, k = 19, n = 101;
-  for (bool a_columns : {false, true})
-    for (bool b_columns : {false, true})
-      for (Strides c : {Strides{3 * m * n, m * n, n, 1}, Strides{m * 3 * n, n, 3 * n, 1},
-                        Strides{3 * m * n, m * n, 1, m}}) {
-        const Strides a = a_columns ? Strides{3 * m * k, m * k, 1, m} : Strides{m * 3 * k, k, 3 * k, 1};
-        const Strides b = b_columns ? Strides{k * 3 * n, n * k, 1, k} : Strides{k * 3 * n, n, 3 * n, 1};
-        EXPECT_EQ(check_matmul(matmul({2, 3, m, k, n}, a, b, c)), "batched");
-      }
-  // One batch has another's a, and b has none between its rows.
-  EXPECT_EQ(check_matmul(matmul({4, 3, 64, 16, 16}, {{0, 64 * 16, 1, 64}}, {{3 * 256, 256, 16, 1}},
-                                {{3 * 1024, 1024, 16, 1}})),
-            "batched");
-}
-
-TEST(OnednnMatmul, ResultsOfSmallProductsDoNotDependOnTheirLayout) {
-  const int64_t m = 70, k = 40, n = 64;
-  const Strides a{2 * m * k, k, 2 * k, 1}, b{2 * k * n, k * n, 1, k};
-  const Buffer left = random_buffer(DType::F32, 4 * m * k, 1),
-               right = random_buffer(DType::F32, 4 * k * n, 2);
-  const auto results = [&](Strides c) {
-    const MatmulGeometry g = matmul({2, 2, m, k, n}, a, b, c);
-    Buffer out(DType::F32, 4 * m * n);
-    run(*prepare_matmul(g), left, right, out, out);
-    std::vector<double> values;
-    for (int64_t i = 0; i < 2 * 2 * m * n; ++i)
-      values.push_back(out.get(at(g.c_strides, i / (2 * m * n), i / (m * n) % 2, i / n % m, i % n)));
-    return values;
-  };
-  const auto dense = results({{2 * m * n, m * n, n, 1}});
-  EXPECT_EQ(results({{m * 2 * n, n, 2 * n, 1}}), dense);
-  EXPECT_EQ(results({{2 * m * n, m * n, 1, m}}), dense);
-}
-#endif
-
 TEST(OnednnMatmul, Bias) {
   for (auto sizes : {std::array<int64_t, 3>{2, 2, 3}, {32, 64, 100}}) {
     auto g = contiguous_matmul(1, 1, sizes[0], sizes[1], sizes[2]);
