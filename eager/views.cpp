@@ -97,7 +97,10 @@ Tensor copy_with_strides(const Tensor& x, const Dims& strides) {
 
 }  // namespace
 
-int64_t Tensor::size(int64_t axis) const { return sizes()[normalize_axis("size", axis, ndim())]; }
+int64_t Tensor::size(int64_t axis) const {
+  ETCH_CHECK(ndim() > 0, IndexError, "size: expected at least one dimension, got a 0-d tensor");
+  return sizes()[normalize_axis("size", axis, ndim())];
+}
 
 Tensor Tensor::view(const Dims& requested) const {
   const Dims to = resolve_sizes("view", *this, requested);

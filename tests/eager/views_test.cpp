@@ -75,6 +75,13 @@ TEST(Views, EmptyAndZeroDimensional) {
   EXPECT_EQ(zeros({}).permute({}).sizes(), Dims{});
 }
 
+TEST(Views, ATensorWithoutDimensionsHasNoAxes) {
+  const Tensor x = scalar_tensor(1.0);
+  EXPECT_ERROR(x.size(0), IndexError, "size: expected at least one dimension");
+  EXPECT_ERROR(x.unbind(), IndexError, "at least one dimension");
+  EXPECT_ERROR(x.chunk(2), IndexError, "at least one dimension");
+}
+
 TEST(Views, OfOthersSizesPartsOfAnAxisAndWithoutAxesOfOne) {
   const Tensor x = counting({2, 3});
   EXPECT_EQ(x.view_as(zeros({3, 2})).sizes(), (Dims{3, 2}));
