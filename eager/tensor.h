@@ -188,10 +188,8 @@ class Tensor {
   Tensor slice(int64_t axis, int64_t start, int64_t stop, int64_t step = 1) const;
   /// One position of an axis, which is dropped. Throws IndexError.
   Tensor select(int64_t axis, int64_t position) const;
-  /// `length` positions of an axis from `start` on; clipped.
-  Tensor narrow(int64_t axis, int64_t start, int64_t length) const {
-    return slice(axis, start, start + length);
-  }
+  /// `length` positions of an axis from `start` on, below 0 from its end. Throws IndexError.
+  Tensor narrow(int64_t axis, int64_t start, int64_t length) const;
   std::vector<Tensor> split(int64_t size, int64_t axis = 0) const;
   std::vector<Tensor> chunk(int64_t count, int64_t axis = 0) const;
   /// Each position of an axis, which is dropped.

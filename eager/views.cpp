@@ -234,6 +234,18 @@ Tensor Tensor::select(int64_t axis, int64_t position) const {
   return slice(at, position, position + 1).squeeze(at);
 }
 
+Tensor Tensor::narrow(int64_t axis, int64_t start, int64_t length) const {
+  ETCH_CHECK(ndim() > 0, IndexError, "narrow: expected at least one dimension, got a 0-d tensor");
+  const int at = normalize_axis("narrow", axis, ndim());
+  const int64_t count = sizes()[at];
+  ETCH_CHECK(start >= -count && start <= count, IndexError, "narrow: expected a start in [", -count, ", ",
+             count, "] of axis ", at, ", got ", start);
+  if (start < 0) start += count;
+  ETCH_CHECK(length >= 0 && length <= count - start, IndexError, "narrow: expected a length in [0, ",
+             count - start, "] from ", start, " of axis ", at, ", got ", length);
+  return slice(at, start, start + length);
+}
+
 std::vector<Tensor> Tensor::split(int64_t size, int64_t axis) const {
   ETCH_CHECK(size > 0, ValueError, "split: expected a size above 0, got ", size);
   const int at = normalize_axis("split", axis, ndim());

@@ -46,7 +46,8 @@ Scope::Scope(Site& site) { new (scope_) TraceScope(site); }
 Scope::~Scope() noexcept(false) { reinterpret_cast<TraceScope*>(scope_)->~TraceScope(); }
 void Scope::finish() { reinterpret_cast<TraceScope*>(scope_)->finish(); }
 
-static SiteOptions site_options(const CompileFunctionOptions& options, const std::string& name) {
+namespace {
+SiteOptions site_options(const CompileFunctionOptions& options, const std::string& place) {
   ETCH_CHECK(options.compile_at >= 1, ValueError, "compile: expected compile_at of 1 or more, got ",
              options.compile_at);
   ETCH_CHECK(options.max_paths >= 1, ValueError, "compile: expected max_paths of 1 or more, got ",
@@ -54,13 +55,14 @@ static SiteOptions site_options(const CompileFunctionOptions& options, const std
   ETCH_CHECK(options.memory_budget >= 0, ValueError,
              "compile: expected a memory_budget of 0 (none) or more bytes, got ", options.memory_budget);
   SiteOptions site;
-  site.name = options.name.empty() ? name : options.name;
+  site.name = options.name.empty() ? place : options.name;
   site.compile_at = options.compile_at;
   site.max_paths = options.max_paths;
   site.memory_budget = options.memory_budget;
   site.background = options.background;
   return site;
 }
+}  // namespace
 
 std::shared_ptr<Site> make_site(const CompileFunctionOptions& options, SourceLocation where) {
   register_jit();
@@ -69,7 +71,8 @@ std::shared_ptr<Site> make_site(const CompileFunctionOptions& options, SourceLoc
 
 Site& traced_site(const char* function, SourceLocation where, const CompileFunctionOptions& options) {
   register_jit();
-  SiteOptions site = site_options(options, join_text({function, " (", place(where), ")"}));
+  SiteOptions site = site_options(options, place(where));
+  site.name = join_text({options.name.empty() ? "" : options.name + ", ", function, " (", place(where), ")"});
   TracedSites& all = traced_sites();
   std::lock_guard lock(all.mutex);
   return all.sites.emplace_back(std::move(site));

@@ -82,6 +82,16 @@ TEST(Views, ATensorWithoutDimensionsHasNoAxes) {
   EXPECT_ERROR(x.chunk(2), IndexError, "at least one dimension");
 }
 
+TEST(Views, NarrowCountsFromEitherEndAndStaysInside) {
+  const Tensor x = counting({2, 3});
+  EXPECT_VALUES(x.narrow(1, -2, 2), f32({2, 2}, {1, 2, 4, 5}));
+  EXPECT_VALUES(x.narrow(0, 1, 1), f32({1, 3}, {3, 4, 5}));
+  EXPECT_EQ(x.narrow(1, 3, 0).sizes(), (Dims{2, 0}));
+  EXPECT_ERROR(x.narrow(1, 2, 2), IndexError, "narrow: expected a length in [0, 1] from 2 of axis 1, got 2");
+  EXPECT_ERROR(x.narrow(1, -4, 1), IndexError, "narrow: expected a start in [-3, 3] of axis 1, got -4");
+  EXPECT_ERROR(scalar_tensor(1.0).narrow(0, 0, 1), IndexError, "at least one dimension");
+}
+
 TEST(Views, OfOthersSizesPartsOfAnAxisAndWithoutAxesOfOne) {
   const Tensor x = counting({2, 3});
   EXPECT_EQ(x.view_as(zeros({3, 2})).sizes(), (Dims{3, 2}));

@@ -45,6 +45,7 @@ TEST_F(Interface, AnnotatedFunctionsTakeOptions) {
   };
   expect_values(twice(tensor({1, 2})), {3, 5});
   expect_part(explain_traced("twice at once"), "ran compiled 1, op by op 0");
+  expect_part(explain_traced("AnnotatedFunctionsTakeOptions"), "twice at once, ");  // by its function too
   expect_values(twice(tensor({1})), {3});  // another path than the one allowed
   expect_part(explain_traced("twice at once"), "more than 1 paths");
   auto bad = [](const Tensor& x) {
