@@ -85,7 +85,7 @@ concept Extent = std::integral<T> && !std::same_as<T, bool>;
 
 struct BackwardOptions {
   bool retain_graph = false;
-  bool create_graph = false;  ///< implies retain_graph
+  bool create_graph = false;  ///< implies retain_graph; zero_grad() when done: leaf and .grad keep each other
 };
 
 /// An n-dimensional array. Copies share the same descriptor; views share storage.

@@ -33,8 +33,8 @@ struct Config {
 #undef ETCH_SETTING
 };
 
-/// The process-wide settings, filled from the environment at first use. Throws ValueError for text that is no
-/// value of the setting's type.
+/// The process-wide settings, filled from the environment at first use. Change them while no other thread
+/// computes or compiles. Throws ValueError for text that is no value of the setting's type.
 Config& config();
 /// Every variable with its default, current value and meaning.
 std::string config_help();
