@@ -227,20 +227,23 @@ void Recorder::record_foreign(const OpCall& call) {
     return;
   }
   Operand inputs[kMaxInputs];
+  Ref<Storage> held[kMaxInputs];  // a call that leaves the known paths flushes, then reads them
   for (size_t i = 0; i < call.inputs.size(); ++i) {
     inputs[i] = call.inputs[i];
-    if (is_unstable(inputs[i])) inputs[i].storage = &snapshot_of(*inputs[i].storage);
+    if (!is_unstable(inputs[i])) continue;
+    held[i] = snapshot_of(*inputs[i].storage);
+    inputs[i].storage = held[i].get();
   }
   record({call.op, {inputs, call.inputs.size()}, call.outputs, call.attrs});
 }
 
-Storage& Recorder::snapshot_of(Storage& storage) {
+Ref<Storage> Recorder::snapshot_of(Storage& storage) {
   Ref<Storage>& snapshot = snapshots_[&storage];
   if (!snapshot || std::memcmp(snapshot->raw_data(), storage.raw_data(), storage.bytes()) != 0) {
     snapshot = Storage::allocate(storage.device(), storage.bytes());
     std::memcpy(snapshot->raw_data(), storage.raw_data(), storage.bytes());
   }
-  return *snapshot;
+  return snapshot;
 }
 
 // Whether externals that nobody else holds any more exceed the limit.

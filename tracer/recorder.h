@@ -76,7 +76,7 @@ class Recorder final : public PendingWork {
   void push_op(PathNode* node);
   void move_cursor(const OpCall& call);
   void record_foreign(const OpCall& call);
-  Storage& snapshot_of(Storage& storage);
+  Ref<Storage> snapshot_of(Storage& storage);
   bool externals_outgrew_limit();
   Pending take_pending();
   void flush_pending(FlushReason reason, SourceLocation where, bool may_compile);
