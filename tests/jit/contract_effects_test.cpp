@@ -229,6 +229,20 @@ TEST_F(Effects, ForeignMemoryIsReadWhenTheOpIsWritten) {
   }
 }
 
+TEST_F(Effects, ForeignMemoryIsReadByTheCallThatLeavesTheKnownPaths) {
+  config().poison = true;
+  std::vector<float> raw(1000, 0.5f);
+  const Tensor blob = from_blob(raw.data(), {1000});
+  auto step = compile(
+      [&](const Tensor& x, int64_t count) {
+        const Tensor y = x * 2;
+        return blob.slice(0, 0, count).sum() + y;
+      },
+      {.max_paths = 1});
+  for (int i = 0; i < 3; ++i) expect_values(step(tensor({1}), 10), {7});
+  for (int64_t count : {1000, 900, 800}) expect_values(step(tensor({1}), count), {0.5 * count + 2});
+}
+
 TEST_F(Effects, WritesToForeignMemoryHappenAtTheOp) {
   float raw[2] = {1, 2};
   Tensor blob = from_blob(raw, {2});
