@@ -1,4 +1,4 @@
-// Which gradients a backward pass adds to in place: for those who replay it.
+// Which gradients a backward pass adds to: for those who replay it.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,8 @@
 
 namespace etch {
 
-/// While alive, lists what backward passes on this thread add to where a .grad was there already. Scopes
+/// While alive, lists the leaves that backward passes on this thread give gradients to, with the .grad that
+/// was there before the first of them. Leaves and gradients that a running trace makes are left out. Scopes
 /// nest; the innermost is told.
 class GradientWatch {
  public:
@@ -17,16 +18,19 @@ class GradientWatch {
   GradientWatch& operator=(const GradientWatch&) = delete;
 
   struct Added {
-    Ref<TensorImpl> leaf, gradient;
+    Ref<TensorImpl> leaf, gradient;  ///< no gradient: the leaf had none
 
-    /// Whether the gradient is the leaf's still.
+    /// Whether the leaf's gradient is what it was, or it has none again.
     bool is_there() const { return Tensor(leaf).grad().ref() == gradient; }
   };
-  const std::vector<Added>& added() const { return added_; }
+  /// Those of leaves that somebody else holds still.
+  std::vector<Added> take();
+  /// Before a backward pass adds to the .grad of `leaf`.
   static void note(TensorImpl& leaf);
 
  private:
   std::vector<Added> added_;
+  std::vector<Ref<TensorImpl>> made_inside_;  // leaves whose gradient was made by the trace
   GradientWatch* previous_;
 };
 

@@ -2,6 +2,8 @@
 #include <absl/cleanup/cleanup.h>
 #include <absl/container/flat_hash_map.h>
 
+#include <algorithm>
+
 #include "eager/accumulation.h"
 #include "eager/apply.h"
 #include "eager/tape.h"
@@ -65,13 +67,13 @@ void accumulate_leaf(TensorImpl& leaf, Tensor gradient) {
   if (!leaf.autograd) leaf.autograd = std::make_unique<AutogradMeta>();
   for (const Hook& hook : leaf.autograd->leaf_hooks) run_hook(hook, gradient);
   if (!leaf.autograd) leaf.autograd = std::make_unique<AutogradMeta>();
+  GradientWatch::note(leaf);
   Tensor& grad = leaf.autograd->grad;
   if (grad.defined()) {
     if (grad_enabled() || grad.impl().autograd) {
       grad = grad + gradient;
     } else {
       grad.add_(gradient);
-      GradientWatch::note(leaf);
     }
     return;
   }
@@ -180,7 +182,24 @@ class Engine {
 GradientWatch::GradientWatch() : previous_(std::exchange(innermost_watch, this)) {}
 GradientWatch::~GradientWatch() { innermost_watch = previous_; }
 void GradientWatch::note(TensorImpl& leaf) {
-  if (innermost_watch) innermost_watch->added_.push_back({Ref<TensorImpl>(&leaf), leaf.autograd->grad.ref()});
+  if (!innermost_watch || !leaf.storage->has_bytes()) return;
+  GradientWatch& watch = *innermost_watch;
+  const auto is_leaf = [&](const Ref<TensorImpl>& other) { return other.get() == &leaf; };
+  if (std::any_of(watch.made_inside_.begin(), watch.made_inside_.end(), is_leaf) ||
+      std::any_of(watch.added_.begin(), watch.added_.end(),
+                  [&](const Added& added) { return is_leaf(added.leaf); }))
+    return;
+  const Tensor& grad = leaf.autograd->grad;
+  // To hold a gradient would keep it alive.
+  if (grad.defined() && !grad.storage().has_bytes())
+    watch.made_inside_.emplace_back(&leaf);
+  else
+    watch.added_.push_back({Ref<TensorImpl>(&leaf), grad.ref()});
+}
+std::vector<GradientWatch::Added> GradientWatch::take() {
+  made_inside_.clear();
+  std::erase_if(added_, [](const Added& added) { return added.leaf->use_count() == 1; });
+  return std::move(added_);
 }
 
 void Tensor::backward(const Tensor& gradient, BackwardOptions options) const {

@@ -29,7 +29,7 @@ struct Run {
   std::vector<Tensor> results;
   FlushCapture capture;
   PhiloxState before, after;                    ///< of the default generator
-  std::vector<GradientWatch::Added> gradients;  ///< that were there and were added to
+  std::vector<GradientWatch::Added> gradients;  ///< that backward passes added to or made
 
   const Path& path() const { return *capture.end->path; }
   /// The input that external `number` is; -1: a captured tensor.
@@ -51,29 +51,48 @@ struct Run {
   }
 };
 
-// Copies of whole storages, since windows are part of the path; examples that share one share its copy.
-std::vector<Tensor> copies_of(std::span<const Tensor> examples) {
-  std::vector<Tensor> copies;
-  for (const Tensor& example : examples) {
-    if (!example.defined()) {
-      copies.emplace_back();
-      continue;
-    }
-    Ref<Storage> storage;
-    for (size_t i = 0; i < copies.size() && !storage; ++i)
-      if (examples[i].defined() && &examples[i].storage() == &example.storage())
-        storage = copies[i].impl().storage;
-    if (!storage) {
-      Storage& source = example.storage();
-      storage = Storage::allocate(source.device(), source.bytes());
-      if (source.bytes()) std::memcpy(storage->raw_data(), source.data_for_read(), source.bytes());
-    }
-    Tensor copy = make_tensor(storage, example.impl().geometry, example.impl().offset, example.dtype());
-    if (example.requires_grad()) copy.requires_grad_();
-    copies.push_back(std::move(copy));
+// Tensors on copies of whole storages, since windows are part of the path; what shares memory still does, and
+// views stay views of the same tensors.
+class Copies {
+ public:
+  explicit Copies(std::span<const Tensor> examples) {
+    for (const Tensor& example : examples)
+      made_.push_back(example.defined() ? copy(example.ref()) : Tensor());
   }
-  return copies;
-}
+  std::vector<Tensor> take() { return std::move(made_); }
+
+ private:
+  Tensor copy(const Ref<TensorImpl>& of) {
+    for (const auto& [original, tensor] : known_)
+      if (original == of) return tensor;
+    Tensor tensor = of->base ? make_view(copy(of->base), of->geometry, of->offset)
+                             : make_tensor(copy(*of->storage), of->geometry, of->offset, of->dtype);
+    TensorImpl& impl = tensor.impl();
+    impl.is_view = of->is_view;
+    impl.view_version = impl.storage->version();
+    if (of->base) {
+      impl.base = copy(of->base).ref();
+      // As if the base had been written on the tape since: its history is looked up when it is needed.
+      if (impl.base->requires_grad && Tensor(of).requires_grad()) {
+        impl.storage->bump_version();
+        impl.storage->taped_version = impl.storage->version();
+      }
+    }
+    if (Tensor(of).requires_grad() && !tensor.requires_grad()) tensor.requires_grad_();
+    known_.push_back({of, tensor});
+    return tensor;
+  }
+  Ref<Storage> copy(Storage& of) {
+    for (const auto& [original, tensor] : known_)
+      if (original->storage.get() == &of) return tensor.impl().storage;
+    const Ref<Storage> storage = Storage::allocate(of.device(), of.bytes());
+    if (of.bytes()) std::memcpy(storage->raw_data(), of.data_for_read(), of.bytes());
+    return storage;
+  }
+
+  std::vector<std::pair<Ref<TensorImpl>, Tensor>> known_;
+  std::vector<Tensor> made_;
+};
 
 std::string describe_op(const Path& path, size_t op) {
   return join_text({"op ", static_cast<int64_t>(op), " (", name(path.ops[op]->op), ")"});
@@ -212,20 +231,15 @@ std::string leftovers(const Run& run) {
   return "";
 }
 
-/// The gradients of captured tensors that backward adds to, those that the run itself made left out; null if
-/// one of them was replaced later on.
-std::optional<std::vector<GradientWatch::Added>> added_gradients(const Run& run) {
-  std::vector<GradientWatch::Added> captured;
-  const Stream& stream = run.capture.stream;
-  for (size_t n = 0; n < stream.storages.size(); ++n) {
-    if (!stream.external[n] || run.input_at(static_cast<int>(n)) >= 0) continue;
-    for (const GradientWatch::Added& added : run.gradients) {
-      if (added.gradient->storage != stream.storages[n]) continue;
-      if (!added.is_there()) return std::nullopt;
-      captured.push_back(added);
-    }
-  }
-  return captured;
+/// Why the gradients that the run's backward passes add to are not those of the next; empty if they are.
+std::string replaced_gradients(const Run& run) {
+  for (size_t i = 0; i < run.copies.size(); ++i)
+    if (run.copies[i].defined() && run.copies[i].grad().defined())
+      return join_text({"that leaves a gradient in the .grad of input ", static_cast<int64_t>(i)});
+  const bool all_there =
+      std::all_of(run.gradients.begin(), run.gradients.end(),
+                  [](const GradientWatch::Added& added) { return !added.gradient || added.is_there(); });
+  return all_there ? "" : "where backward adds to a .grad that is replaced later on";
 }
 
 /// Why the tape would miss writes that the run did; empty if it would not.
@@ -243,6 +257,39 @@ std::string taped_writes(const Run& run) {
                         input < 0 ? std::string("a captured tensor") : join_text({"input ", input}),
                         "; write it under no_grad, or freeze under no_grad"});
   }
+  return "";
+}
+
+/// Why the run by itself cannot be replayed; empty if it can. Fills the offsets of `random`.
+std::string obstacle(const Run& run, std::vector<FrozenPlan::RandomSlots>& random) {
+  if (const std::string reason = leftovers(run); !reason.empty()) return reason;
+  if (!drew_from_default_generator(run, random))
+    return "where random numbers are drawn from another generator than the default one, or outside recorded "
+           "ops";
+  if (const std::string reason = taped_writes(run); !reason.empty()) return reason;
+  return replaced_gradients(run);
+}
+
+/// Lets go of all tensors of the run, its capture included. Why it cannot be replayed if somebody else holds
+/// what it made or was given, so that the next call would have to put its own there; empty if nobody does.
+std::string release(Run& run) {
+  std::vector<std::pair<Ref<Storage>, std::string>> held;
+  for (size_t n = 0; n < run.capture.live.size(); ++n)
+    if (run.capture.live[n])
+      held.push_back({run.capture.stream.storages[n],
+                      join_text({"the result of ",
+                                 describe_op(run.path(), writer_of(run.path(), static_cast<int>(n)))})});
+  for (size_t i = 0; i < run.copies.size(); ++i) {
+    if (!run.copies[i].defined()) continue;
+    const Ref<Storage>& storage = run.copies[i].impl().storage;
+    if (std::none_of(held.begin(), held.end(), [&](const auto& other) { return other.first == storage; }))
+      held.push_back({storage, join_text({"input ", static_cast<int64_t>(i)})});
+  }
+  run = {};
+  for (const auto& [storage, what] : held)
+    if (storage->use_count() > 1)
+      return join_text({"that keeps ", what,
+                        " outside, returned or not (left in .grad, or stored): a frozen call would not"});
   return "";
 }
 
@@ -274,14 +321,14 @@ std::shared_ptr<const FrozenPlan> freeze(std::shared_ptr<Site> site, std::span<c
   std::string reason;
   for (int runs = 0, waits = 0; runs < kMostRuns; ++runs) {
     Run run;
-    run.copies = copies_of(examples);
+    run.copies = Copies(examples).take();
     ++calls;
     run.before = default_generator().state();
     {
       TraceScope scope(*site, run.capture);
-      const GradientWatch watch;
+      GradientWatch watch;
       run.results = body(run.copies);
-      run.gradients = watch.added();
+      run.gradients = watch.take();
       scope.finish();
     }
     run.after = default_generator().state();
@@ -301,16 +348,8 @@ std::shared_ptr<const FrozenPlan> freeze(std::shared_ptr<Site> site, std::span<c
       continue;
     }
     std::vector<FrozenPlan::RandomSlots> random = random_slots(run.path());
-    reason = leftovers(run);
-    if (reason.empty() && !drew_from_default_generator(run, random))
-      reason =
-          "where random numbers are drawn from another generator than the default one, or outside recorded "
-          "ops";
-    if (reason.empty()) reason = taped_writes(run);
-    std::optional<std::vector<GradientWatch::Added>> gradients = added_gradients(run);
-    if (reason.empty() && !gradients)
-      reason = "where backward adds to a gradient that was in .grad before, and that is replaced later on";
-    if (!reason.empty()) {
+    if (const std::string more = obstacle(run, random); !more.empty()) {
+      reason = more;
       previous.reset();
       continue;
     }
@@ -318,9 +357,12 @@ std::shared_ptr<const FrozenPlan> freeze(std::shared_ptr<Site> site, std::span<c
       reason = difference(*previous, run);
       if (reason.empty()) {
         const uint64_t drawn = run.after.offset - run.before.offset;
-        return std::make_shared<FrozenPlan>(std::move(site), examples, run.copies, run.results,
-                                            previous->results, run.capture, std::move(random), drawn,
-                                            std::move(*gradients));
+        auto plan = std::make_shared<FrozenPlan>(site, examples, run.copies, run.results, previous->results,
+                                                 run.capture, std::move(random), drawn, run.gradients);
+        reason = release(run);
+        if (reason.empty()) return plan;
+        previous.reset();
+        continue;
       }
     }
     previous = std::move(run);

@@ -17,7 +17,7 @@ FrozenPlan::FrozenPlan(std::shared_ptr<Site> site, std::span<const Tensor> examp
                        std::span<const Tensor> copies, std::span<const Tensor> results,
                        std::span<const Tensor> earlier, const FlushCapture& capture,
                        std::vector<RandomSlots> random, uint64_t drawn,
-                       std::vector<GradientWatch::Added> gradients)
+                       std::span<const GradientWatch::Added> gradients)
     : site_(std::move(site)),
       path_(capture.end->path.get()),
       executable_(capture.executable),
@@ -26,8 +26,7 @@ FrozenPlan::FrozenPlan(std::shared_ptr<Site> site, std::span<const Tensor> examp
       values_(capture.stream.values),
       storages_(capture.stream.storages.size(), nullptr),
       random_(std::move(random)),
-      drawn_(drawn),
-      gradients_(std::move(gradients)) {
+      drawn_(drawn) {
   for (size_t n = 0; n < storages_.size(); ++n) {
     const Ref<Storage>& storage = capture.stream.storages[n];
     const bool is_input = std::any_of(copies.begin(), copies.end(), [&](const Tensor& copy) {
@@ -46,7 +45,13 @@ FrozenPlan::FrozenPlan(std::shared_ptr<Site> site, std::span<const Tensor> examp
         std::find(capture.stream.storages.begin(), capture.stream.storages.end(), copy.impl().storage);
     if (of_copy != capture.stream.storages.end())
       input.number = static_cast<int>(of_copy - capture.stream.storages.begin());
+    input.adds_gradient = std::any_of(gradients.begin(), gradients.end(),
+                                      [&](const auto& added) { return added.leaf == copy.ref(); });
   }
+  for (const GradientWatch::Added& added : gradients)
+    if (std::none_of(copies.begin(), copies.end(),
+                     [&](const Tensor& copy) { return added.leaf == copy.ref(); }))
+      gradients_.push_back(added);
   set_inputs(examples, copies);
   size_t slot = 0;
   for (const RecordedOp* op : path_->ops) {
@@ -154,14 +159,29 @@ void FrozenPlan::set_fresh_views(std::span<const Tensor> results) {
   }
 }
 
-void FrozenPlan::check_gradients() const {
-  for (const GradientWatch::Added& added : gradients_)
-    ETCH_CHECK(added.is_there(), TraceError, site_->options().name,
-               ": frozen call: expected the .grad of the captured tensor ",
-               to_string(added.leaf->geometry.sizes),
-               " that was there when the function was frozen, since it adds to it, got ",
-               Tensor(added.leaf).grad().defined() ? "another one" : "none",
-               "; zero it in place inside the body, call the function itself, or freeze it again");
+void FrozenPlan::check_gradients(std::span<const Tensor* const> inputs) const {
+  constexpr std::string_view kRemedy = ", call the function itself, or freeze it again";
+  const auto expect_none = [&](const Tensor& leaf, std::string_view what) {
+    ETCH_CHECK(
+        !leaf.grad().defined(), TraceError, site_->options().name, ": frozen call: expected ", what, " ",
+        to_string(leaf.sizes()),
+        " without a .grad, as when the function was frozen, since it would add to it, got one with; set "
+        "it to none before",
+        kRemedy);
+  };
+  for (const GradientWatch::Added& added : gradients_) {
+    const Tensor leaf(added.leaf);
+    if (!added.gradient)
+      expect_none(leaf, "the captured tensor");
+    else
+      ETCH_CHECK(added.is_there(), TraceError, site_->options().name,
+                 ": frozen call: expected the .grad of the captured tensor ", to_string(leaf.sizes()),
+                 " that was there when the function was frozen, since it adds to it, got ",
+                 leaf.grad().defined() ? "another one" : "none", "; zero it in place inside the body",
+                 kRemedy);
+  }
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    if (inputs_[i].adds_gradient) expect_none(*inputs[i], join_text({"input ", static_cast<int64_t>(i)}));
 }
 
 void FrozenPlan::check_tape(std::span<const Tensor* const> inputs) const {
@@ -243,7 +263,7 @@ void FrozenPlan::run(std::span<const Tensor* const> inputs, std::span<Tensor> re
   if (Recorder* recorder = Recorder::active()) recorder->flush(FlushReason::FrozenCall, where);
   for (size_t i = 0; i < inputs.size(); ++i) check(i, inputs);
   for (const Ref<Storage>& storage : captured_) check_current(*storage);
-  check_gradients();
+  check_gradients(inputs);
   check_tape(inputs);
 
   absl::InlinedVector<Storage*, 64> storages(storages_.begin(), storages_.end());

@@ -25,7 +25,8 @@ class FrozenPlan {
   /// `copies` and `results` belong to the captured run, `earlier` are the results of the run before it.
   FrozenPlan(std::shared_ptr<Site> site, std::span<const Tensor> examples, std::span<const Tensor> copies,
              std::span<const Tensor> results, std::span<const Tensor> earlier, const FlushCapture& capture,
-             std::vector<RandomSlots> random, uint64_t drawn, std::vector<GradientWatch::Added> gradients);
+             std::vector<RandomSlots> random, uint64_t drawn,
+             std::span<const GradientWatch::Added> gradients);
   void run(std::span<const Tensor* const> inputs, std::span<Tensor> results, SourceLocation where) const;
 
   size_t count_results() const { return results_.size(); }
@@ -38,9 +39,10 @@ class FrozenPlan {
     size_t bytes = 0;
     DType dtype = DType::F32;
     Device device;
-    int number = -1;           ///< of its storage; -1: no op uses it
-    int shares = -1;           ///< the first input over the same storage, if it is another
-    bool writes_leaf = false;  ///< the body was seen to write it though it required gradients
+    int number = -1;             ///< of its storage; -1: no op uses it
+    int shares = -1;             ///< the first input over the same storage, if it is another
+    bool writes_leaf = false;    ///< the body was seen to write it though it required gradients
+    bool adds_gradient = false;  ///< a backward pass gives it one
   };
   struct Shift {
     size_t slot;
@@ -89,7 +91,7 @@ class FrozenPlan {
   void set_fresh_views(std::span<const Tensor> results);
   void check(size_t at, std::span<const Tensor* const> inputs) const;
   void check_current(const Storage& storage) const;
-  void check_gradients() const;
+  void check_gradients(std::span<const Tensor* const> inputs) const;
   void check_tape(std::span<const Tensor* const> inputs) const;
   void make_results(std::span<const Tensor* const> inputs, std::span<Storage* const> storages,
                     std::span<Tensor> results) const;
@@ -112,7 +114,7 @@ class FrozenPlan {
   std::vector<Write> writes_;
   std::vector<size_t> written_inputs_;  ///< that must not be on the tape
   std::vector<CapturedWrite> captured_writes_;
-  std::vector<GradientWatch::Added> gradients_;  ///< that must be there still
+  std::vector<GradientWatch::Added> gradients_;  ///< of captured tensors: as they were
   std::vector<Base> bases_;
   std::vector<Result> results_;
 };

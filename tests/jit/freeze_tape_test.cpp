@@ -152,6 +152,81 @@ TEST_F(FreezeTape, GradientsAddedUpInsideAStepAreFine) {
   expect_values(fast(tensor({1, 2})), {3, 4});
 }
 
+TEST_F(FreezeTape, AGradientWhereThereWasNoneIsRefused) {
+  Tensor w = ones({2}).requires_grad_();
+  const auto body = [&](const Tensor& x) {
+    (w * x).sum().backward();
+    const Tensor grad = w.grad();
+    w.zero_grad();
+    return grad;
+  };
+  auto fast = compile(body).freeze(ones({2}));
+  const Tensor before = tensor({10, 20});
+  w.set_grad(before);
+  expect_part(message<TraceError>([&] { fast(ones({2})); }),
+              "expected the captured tensor [2] without a .grad, as when the function was frozen");
+  EXPECT_TRUE(w.grad().is_same(before));
+  w.zero_grad();
+  expect_values(fast(tensor({1, 2})), {1, 2});
+}
+
+TEST_F(FreezeTape, GradientsOfAnInputAreGivenWhereItHasNone) {
+  auto step = compile([](Tensor x) {
+    (x * x).sum().backward();
+    const Tensor grad = x.grad();
+    x.zero_grad();
+    return grad;
+  });
+  auto fast = step.freeze(ones({2}).requires_grad_());
+  Tensor x = tensor({1, 2}).requires_grad_();
+  expect_values(fast(x), {2, 4});
+  x.set_grad(ones({2}));
+  expect_part(message<TraceError>([&] { fast(x); }), "expected input 0 [2] without a .grad");
+}
+
+TEST_F(FreezeTape, GradientsOfLeavesMadeInsideAreReturned) {
+  auto step = compile([](const Tensor& x) {
+    Tensor leaf = (x * 2).detach().requires_grad_(), view = x.detach().requires_grad_();
+    (leaf * leaf * view).sum().backward();
+    (leaf * view).sum().backward();
+    return std::pair(leaf.grad() + 0, view.grad());
+  });
+  auto fast = step.freeze(ones({2}));
+  const auto [of_leaf, of_view] = fast(tensor({1, 2}));
+  expect_values(of_leaf, {5, 18});  // 2 * 2x * x + x
+  expect_values(of_view, {6, 20});  // 4x * x + 2x
+}
+
+TEST_F(FreezeTape, ExamplesThatAreViewsOfOneAnotherShareTheirHistory) {
+  Tensor w = tensor({3, 4}).requires_grad_();
+  const auto body = [&](Tensor x, const Tensor& row) {
+    x.copy_(w * 2);
+    row.sum().backward();
+  };
+  auto step = compile(body);
+  const Tensor x = tensor({1, 2, 5, 6}).reshape({2, 2});
+  expect_part(message<TraceError>([&] { step.freeze(x, x.select(0, 1)); }),
+              "whose tape records a write to input 0");
+  expect_values(w.grad(), {10, 10});  // five runs
+  w.zero_grad();
+  expect_part(message<TraceError>([&] {
+                const Tensor base = tensor({1, 2, 5, 6});
+                step.freeze(base.slice(0, 0, 2), base.slice(0, 1, 2));
+              }),
+              "whose tape records a write to input 0");
+  expect_values(w.grad(), {0, 10});
+}
+
+TEST_F(FreezeTape, ViewsMadeUnderNoGradStayThat) {
+  Tensor w = ones({2}).requires_grad_();
+  auto step = compile([&](Tensor x, const Tensor& row) {
+    x.copy_(w * x);
+    return row * 2;
+  });
+  const Tensor x = ones({2, 2}), row = no_grad([&] { return x.select(0, 1); });
+  expect_part(message<AutogradError>([&] { step.freeze(x, row); }), "made under no_grad");
+}
+
 /// Gradients of w after w * 3 is written to the second result on the tape.
 Tensor gradient_of_write(std::pair<Tensor, Tensor> results) {
   Tensor w = ones({2}).requires_grad_();

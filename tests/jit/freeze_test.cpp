@@ -63,6 +63,63 @@ TEST_F(Freeze, ResultsOfAllForms) {
   EXPECT_FALSE(none.defined());
 }
 
+// Runs that keep what they return, or were given, outside: a frozen call could not put its own there.
+TEST_F(Freeze, WhatIsReturnedAndKeptOutsideIsRefused) {
+  Tensor w = ones({2}).requires_grad_();
+  std::vector<Tensor> kept(1);
+  const auto refuses = [&](auto body, const char* what) {
+    expect_part(message<TraceError>([&] { compile(body).freeze(ones({2})); }), what);
+    w.zero_grad();
+    kept[0] = {};
+  };
+  refuses(
+      [&](const Tensor& x) {
+        w.set_grad(x * 2);
+        return w.grad();
+      },
+      "that keeps the result of op 0 (mul) outside, returned or not");
+  refuses(
+      [&](const Tensor& x) {
+        (w * x).sum().backward();
+        const Tensor grad = w.grad();
+        w.set_grad(grad.slice(0, 0, 2));
+        return grad;
+      },
+      "a .grad that is replaced later on");
+  refuses([&](const Tensor& x) { return kept[0] = x * 2; }, "that keeps the result of op 0 (mul) outside");
+  refuses(
+      [&](const Tensor& x) {
+        const Tensor result = x * 2;
+        kept[0] = result.slice(0, 1, 2);
+        return result;
+      },
+      "that keeps the result of op 0 (mul) outside");
+  refuses(
+      [&](const Tensor& x) {
+        kept[0] = x;
+        return x * 2;
+      },
+      "that keeps input 0 outside");
+  refuses(
+      [&](const Tensor& x) {
+        w.set_grad(x.detach());
+        return x * 2;
+      },
+      "that keeps input 0 outside");
+}
+
+TEST_F(Freeze, WhatOnlyTheFirstRunKeepsIsFine) {
+  Tensor first;
+  auto step = compile([&](const Tensor& x) {
+    const Tensor y = x * 2;
+    if (!first.defined()) first = y;
+    return y;
+  });
+  auto fast = step.freeze(tensor({1, 2}));
+  expect_values(fast(tensor({5, 6})), {10, 12});
+  expect_values(first, {2, 4});
+}
+
 TEST_F(Freeze, ViewsOfInputsAndOfTensorsOutside) {
   const Tensor outside = ramp({4});
   auto step =
