@@ -158,6 +158,8 @@ void apply(Op op, std::span<const Arg> operands, const Attrs& attrs, DType given
   Recorder* recorder = Recorder::active();
   if (recorder && defer_foreseen(*recorder, op, in, attrs, given, outputs)) return;
   Room<Operand, kMaxOutputs> results;
+  uint32_t written_in_place = 0;  // a bit an output
+  for (size_t i = 0; i < outputs.size(); ++i) written_in_place |= uint32_t{outputs[i].defined()} << i;
   infer_outputs(op, operands, in, attrs, given, outputs);
   for (size_t i = 0; i < outputs.size(); ++i) set_operand(results.items[i], outputs[i]);
   const OpCall call{op, in, {results.items, outputs.size()}, attrs};
@@ -171,10 +173,12 @@ void apply(Op op, std::span<const Arg> operands, const Attrs& attrs, DType given
       if (PendingWork* pending = operand.storage->pending.load(std::memory_order_acquire)) [[unlikely]]
         pending->settle(*operand.storage);
     }
-  for (const Operand& operand : call.outputs) {
-    if (PendingWork* pending = operand.storage->pending.load(std::memory_order_acquire)) [[unlikely]]
-      pending->settle(*operand.storage);
-    operand.storage->bump_version();
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!(written_in_place >> i & 1)) continue;
+    Storage& storage = *call.outputs[i].storage;
+    if (PendingWork* pending = storage.pending.load(std::memory_order_acquire)) [[unlikely]]
+      pending->settle(storage);
+    storage.bump_version();
   }
   execute(call);
 }

@@ -48,10 +48,8 @@ RecordedOperand recorded(const Operand& operand, int number) {
 
 // As eager does.
 void run_now(const OpCall& call) {
-  for (const Operand& operand : call.outputs) {
-    operand.storage->materialise();
-    operand.storage->bump_version();
-  }
+  for (const Operand& operand : call.outputs)
+    operand.storage->has_bytes() ? operand.storage->bump_version() : operand.storage->materialise();
   execute(call);
 }
 

@@ -104,6 +104,20 @@ TEST_F(Errors, NothingIsCompiledWhileAnExceptionIsInFlight) {
   EXPECT_EQ(step.compile_count(), 0);
 }
 
+TEST_F(Errors, VersionsInMessagesAreEagers) {
+  const Tensor w = ones({2}).requires_grad_();
+  const auto body = [&](const Tensor& x) {
+    Tensor y = (w * x).exp();
+    y.add_(1);
+    const std::string text = message<AutogradError>([&] { y.sum().backward(); });
+    expect_part(text, "exp: expected the tensor [2] saved for backward at version 0, got version 1: add");
+    return x + 1;
+  };
+  body(ones({2}));
+  auto step = compile(body);
+  for (int call = 0; call < 4; ++call) step(ones({2}));
+}
+
 TEST_F(Errors, ShapeAndDtypeErrorsAreRaisedAtTheOp) {
   bool reached = false;
   auto step = compile([&](const Tensor& x) {
