@@ -2,7 +2,8 @@
 """Checks the tests: puts one deliberate fault after another into a copy of the tree and demands that a test fails.
 
 mutations.py [--scratch DIR] [--only SUBSTRING]... [--list] [--jobs N] [--trust]
-Prints one line a fault: its name and the first test that failed. Exits with 1 if a fault went unnoticed.
+Prints one line a fault: its name and the test that failed. The one that tests/README.md names is tried first, alone.
+Exits with 1 if a fault went unnoticed.
 """
 import argparse
 import os
@@ -49,7 +50,7 @@ FAULTS = [
     ("a value is inlined from memory that its group overwrites", ("jit/passes/inline_recomputed.cpp", "(!facts.value && !facts.writers.empty()) ||", "")),
     ("a value is recomputed past a write to what it loads", ("jit/passes/recompute.cpp", "if (write != f.writers.end() && *write < at) return false;", "")),
     ("a kernel in place does not compare addresses", ("jit/cpu_plan.cpp", "if (frame.at(pair.a) != frame.at(pair.b)) return false;", "(void)pair;")),
-    ("an op over overlapping windows runs without a copy", ("jit/cpu_plan.cpp", "if (step.call.aliases) return execute(call);", "")),
+    ("an op over overlapping windows runs without a copy", ("jit/cpu_plan.cpp", "if (call.aliases) return execute(op);", "")),
     ("indices are not checked", ("jit/cpu_plan.cpp", "    try {\n      check_data(", "    try {\n      if (false) check_data(")),
     ("an output that the failed step was to write is handed over", ("jit/cpu_plan.cpp", "last_write_[base - first_output_base_] >= static_cast<int>(step))", "last_write_[base - first_output_base_] > static_cast<int>(step))")),
     ("buffers of unequal sizes share in place", ("jit/memory_plan.cpp", "if (graph.buffers[in.buffer].bytes != graph.buffers[b].bytes || (output[from] >= 0 && output[b] >= 0))", "if (align(graph.buffers[in.buffer].bytes) != align(graph.buffers[b].bytes) || (output[from] >= 0 && output[b] >= 0))")),
@@ -60,7 +61,7 @@ FAULTS = [
     ("a stride is one too small", ("codegen/lower_loops.cpp", "kernel_.dims.push_back(step);", "kernel_.dims.push_back(step > 1 ? step - 1 : step);")),
     ("dimensions merge although a window has a gap", ("codegen/lower_loops.cpp", "return s[outer] == s[inner] * inner_size;", "return s[outer] >= s[inner] * inner_size;")),
     ("operands are swapped", ("codegen/emit.cpp", "const int arg = value.args[i];", "const int arg = value.args[row.arity == 2 ? value.args.size() - 1 - i : i];")),
-    ("every reduction starts from 0", ("codegen/emit.cpp", 'return concat({"identity_", name(value.op), "<", register_type(value.compute), ">()"});', 'return concat({register_type(value.compute), "(0)"});')),
+    ("every reduction starts from 0", ("codegen/emit.cpp", 'return join_text({"identity_", name(value.op), "<", register_type(value.compute), ">()"});', 'return join_text({register_type(value.compute), "(0)"});')),
     ("the last elements of a row are left out", ("codegen/emit_reductions.cpp", 'line({"const int left = static_cast<int>(stop - j);"});', 'line({"const int left = static_cast<int>(stop - j) / 2;"});')),
     ("a stored value is the one before its overwrite", ("codegen/lower.cpp", "    earlier.value = value;\n    return true;", "    return true;")),
     ("a function with too many paths forgets those it has", ("tracer/recorder.cpp", "if (site.gave_up() && !site.expects_known_path()) return;", "if (site.gave_up()) return;")),
@@ -68,7 +69,8 @@ FAULTS = [
     ("an output made before the op may have other strides than foreseen", ("tracer/foresee.cpp", "made ? !same_window(known.outputs[i], outputs[i]) ||", "made ? false ||")),
     ("the most recently used executable is evicted", ("tracer/eviction.cpp", "return a->last_used.load(std::memory_order_relaxed) < b->last_used.load(std::memory_order_relaxed);", "return a->last_used.load(std::memory_order_relaxed) > b->last_used.load(std::memory_order_relaxed);")),
     ("evicted paths are compiled again at once, each time", ("tracer/eviction.cpp", "if (end.evictions < 2) return true;", "return true;")),
-    ("a queued compile runs although its function is gone", ("tracer/flush.cpp", "if (kept || !shared) (void)compile_end(end, chosen, site);", "(void)compile_end(end, chosen, site);")),
+    ("a queued compile runs although its function is gone", ("tracer/flush.cpp", "if (kept || !shared) (void)compile_end(end, chosen, site);", "(void)compile_end(end, chosen, site);"), ("tracer/site.cpp", "  if (options_.background) cancel_background(&options_);\n", "")),
+    ("a function that goes waits for its compile", ("tracer/flush.cpp", "const std::shared_ptr<Site> kept = weak.lock();", "const bool kept = !weak.expired();")),
     ("a number that changes from run to run is frozen", ("jit/freeze.cpp", "if (!same_bits(before, now))", "if (false && !same_bits(before, now))")),
     ("what a frozen body leaves behind goes unseen", ("jit/freeze.cpp", "    if (!returned)\n", "    if (false && !returned)\n")),
     ("a frozen call takes inputs to begin where the example did", ("jit/frozen_plan.cpp", "for (const Shift& shift : shifts_) own[shift.slot].offset += inputs[shift.input]->storage_offset();", "for (const Shift& shift : shifts_) own[shift.slot].offset += inputs_[shift.input].offset;")),
@@ -129,6 +131,36 @@ def first_failure(scratch, program, chosen):
     return (started[-1] if started else program) + " (crashes)"
 
 
+# Fault to test, from the table in tests/README.md.
+def named_tests():
+    rows = (line.split("|") for line in open(os.path.join(ROOT, "tests/README.md")) if line.startswith("| "))
+    return {row[1].strip(): row[3].strip().strip("`") for row in rows if len(row) == 5}
+
+
+# Test to program.
+def owners(scratch, programs):
+    owner = {}
+    for program in programs:
+        suite = ""
+        listing = run([os.path.join(scratch, "build/tests", program), "--gtest_list_tests"]).stdout
+        for line in (line.split("#")[0].rstrip() for line in listing.split("\n")):
+            if line.startswith("  "):
+                owner[suite + line.strip()] = program
+            else:
+                suite = line
+    return owner
+
+
+# The test that noticed, or an error in capitals.
+def notice(scratch, jobs, stages):
+    for program, tests in stages:
+        if error := build(scratch, jobs, [program]):
+            return "DOES NOT COMPILE: " + "".join(re.findall(r".*error.*\n", error)[:1]).strip()
+        if failed := first_failure(scratch, program, tests):
+            return failed
+    return "UNNOTICED"
+
+
 def apply(scratch, patches):
     for file, old, new in patches:
         path = os.path.join(scratch, file)
@@ -165,25 +197,18 @@ def main():
         if failed := first_failure(scratch, program, tests):
             print(f"without any fault {failed} fails")
             return 2
+    named, owner = named_tests(), owners(scratch, programs)
     unnoticed = 0
     for name, *patches in chosen:
         start = time.time()
         copy_tree(scratch)
-        layer = patches[0][0].split("/")[0]
-        caught = apply(scratch, patches)
-        if caught:
-            caught = "DOES NOT APPLY: " + caught
-            unnoticed += 1
-        elif error := build(scratch, options.jobs, sorted({program for program, _ in STAGES[layer]})):
-            caught = "DOES NOT COMPILE: " + "".join(re.findall(r".*error.*\n", error)[:1]).strip()
-            unnoticed += 1
+        test = named.get(name)
+        first = [(owner[test], test)] if test in owner else []
+        if error := apply(scratch, patches):
+            caught = "DOES NOT APPLY: " + error
         else:
-            for program, tests in STAGES[layer]:
-                if caught := first_failure(scratch, program, tests):
-                    break
-            else:
-                caught = "UNNOTICED"
-                unnoticed += 1
+            caught = notice(scratch, options.jobs, first + STAGES[patches[0][0].split("/")[0]])
+        unnoticed += caught.startswith(("DOES NOT", "UNNOTICED"))
         print(f"{name} | {caught} | {time.time() - start:.0f} s", flush=True)
     copy_tree(scratch)
     return 1 if unnoticed else 0
