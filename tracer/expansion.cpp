@@ -101,11 +101,13 @@ ETCH_BINARY(operator-, sub)
 ETCH_BINARY(operator*, mul)
 ETCH_BINARY(operator/, div)
 ETCH_BINARY(eq, eq)
+ETCH_BINARY(maximum, maximum)
 ETCH_UNARY(exp)
 ETCH_UNARY(log)
 ETCH_UNARY(sqrt)
 ETCH_UNARY(rsqrt)
 ETCH_UNARY(square)
+ETCH_UNARY(isfinite)
 #undef ETCH_BINARY
 #undef ETCH_UNARY
 
@@ -119,6 +121,11 @@ Value sum(Value a, uint64_t axes) {
 }
 Value amax(Value a, uint64_t axes) {
   return a.expansion->apply(Op::amax, {a}, ReductionAttrs(axes, true).pack());
+}
+
+Value first(Value a, int64_t count) {
+  a.operand.geometry.sizes[0] = count;
+  return a;
 }
 
 Value unsqueeze(Value a, int axis) {

@@ -49,16 +49,20 @@ Value operator-(Value a, Value b);
 Value operator*(Value a, Value b);
 Value operator/(Value a, Value b);
 Value eq(Value a, Value b);
+Value maximum(Value a, Value b);
 Value exp(Value a);
 Value log(Value a);
 Value sqrt(Value a);
 Value rsqrt(Value a);
 Value square(Value a);
+Value isfinite(Value a);
 Value where(Value condition, Value a, Value b);
 Value cast(Value a, DType dtype);
 /// Reductions over a mask of axes; the axes stay with size 1.
 Value sum(Value a, uint64_t axes);
 Value amax(Value a, uint64_t axes);
+/// The first `count` of axis 0.
+Value first(Value a, int64_t count);
 /// A new axis of size 1.
 Value unsqueeze(Value a, int axis);
 /// [C] as [C, 1, ..], to broadcast along axis 1 of `ndim` dimensions.

@@ -5,11 +5,12 @@
 #include "eager/cpu/composites.h"
 #include "eager/cpu/rows.h"
 #include "runtime/allocator.h"
+#include "tracer/composites.h"
 
 namespace etch::cpu {
 namespace {
 
-/// Whether the tensor is packed rows of channels, reduced in the order of columns.
+/// Whether the tensor is packed rows of channels, reduced in the order of columns, sample after sample.
 bool has_channel_rows(const Geometry& geometry) {
   const int64_t channels = geometry.sizes[1];
   if (channels == 1 || geometry.strides[1] != 1) return false;
@@ -21,7 +22,7 @@ bool has_channel_rows(const Geometry& geometry) {
     if (order.stride[d] != expected) return false;
     expected *= order.size[d];
   }
-  return order.ndim > 0 && order.axis[order.ndim - 1] == 1;
+  return order.ndim > 0 && order.axis[order.ndim - 1] == 1 && (order.axis[0] == 0 || geometry.sizes[0] == 1);
 }
 
 bool same_layout(const Geometry& a, const Geometry& b) {
@@ -70,6 +71,12 @@ void for_elements(int64_t rows, int64_t channels, F f) {
   });
 }
 
+/// f(begin, end) on a few rows at a time, so that a second sum finds them in the cache.
+template <class F>
+void by_few_rows(int64_t first, int64_t last, F f) {
+  for (int64_t r = first; r < last; r += 16) f(r, std::min(last, r + 16));
+}
+
 /// y = (x - mean) * inverse * w + b.
 template <class S>
 void normalise(const Operand& in, const Operand& out, int64_t rows, int64_t channels, const Compute<S>* mean,
@@ -94,26 +101,39 @@ void forward(const OpCall& call, void* scratch) {
   const double count = static_cast<double>(rows);
   const T n = static_cast<T>(count), unbias = static_cast<T>(count / (count - 1));
 
-  T* mean = static_cast<T*>(scratch);
-  T* variance = mean + channels;
-  T* inverse = variance + channels;
+  T* shift = static_cast<T*>(scratch);
+  T* step = shift + channels;
+  T* spread = step + channels;
+  T* mean = spread + channels;
+  T* inverse = mean + channels;
   T* partials = inverse + channels;
-  sum_columns<T>(rows, channels, 1, partials, mean, [=](int64_t first, int64_t last, T* acc) {
+  const int64_t samples = in.geometry->sizes[0], few = rows / samples * shift_samples(samples);
+  sum_columns<T>(few, channels, 1, partials, shift, [=](int64_t first, int64_t last, T* acc) {
     add_columns(acc, first, last, channels,
                 [=](int64_t r, int64_t c) ETCH_INLINE_LAMBDA { return widen(x[r * channels + c]); });
   });
-  for (int64_t c = 0; c < channels; ++c) mean[c] = mean[c] / n;
-  sum_columns<T>(rows, channels, 1, partials, variance, [=](int64_t first, int64_t last, T* acc) {
-    add_columns(acc, first, last, channels, [=](int64_t r, int64_t c) ETCH_INLINE_LAMBDA {
-      const T centred = widen(x[r * channels + c]) - mean[c];
-      return centred * centred;
+  for (int64_t c = 0; c < channels; ++c) {
+    const T near = shift[c] / static_cast<T>(static_cast<double>(few));
+    shift[c] = scalar::isfinite(near) ? near : T(0);
+  }
+  sum_columns<T>(rows, channels, 2, partials, step, [=](int64_t first, int64_t last, T* acc) {
+    by_few_rows(first, last, [=](int64_t begin, int64_t end) {
+      const auto moved = [=](int64_t r, int64_t c)
+                             ETCH_INLINE_LAMBDA { return widen(x[r * channels + c]) - shift[c]; };
+      add_columns(acc, begin, end, channels, moved);
+      add_columns(acc + channels, begin, end, channels, [=](int64_t r, int64_t c) ETCH_INLINE_LAMBDA {
+        const T value = moved(r, c);
+        return value * value;
+      });
     });
   });
   for (int64_t c = 0; c < channels; ++c) {
-    variance[c] = variance[c] / n;
-    inverse[c] = T(1) / scalar::sqrt(variance[c] + eps);
+    step[c] = step[c] / n;
+    mean[c] = shift[c] + step[c];
+    const T variance = scalar::max(spread[c] / n - step[c] * step[c], T(0));
+    inverse[c] = T(1) / scalar::sqrt(variance + eps);
     running_mean[c] = running_mean[c] + (mean[c] - running_mean[c]) * momentum;
-    running_variance[c] = running_variance[c] + (variance[c] * unbias - running_variance[c]) * momentum;
+    running_variance[c] = running_variance[c] + (variance * unbias - running_variance[c]) * momentum;
   }
   normalise<S>(in, call.outputs[0], rows, channels, mean, inverse, w.data(), b.data());
   store_channels<T>(call.outputs[1], mean);
@@ -139,16 +159,14 @@ void backward(const OpCall& call, void* scratch) {
   T* g_w = g_b + channels;
   T* partials = g_w + 3 * channels;
   sum_columns<T>(rows, channels, 2, partials, g_b, [=](int64_t first, int64_t last, T* acc) {
-    // A few rows at a time, so that the second sum finds them in the cache.
-    for (int64_t r = first; r < last; r += 16) {
-      const int64_t end = std::min(last, r + 16);
-      add_columns(acc, r, end, channels,
+    by_few_rows(first, last, [=](int64_t begin, int64_t end) {
+      add_columns(acc, begin, end, channels,
                   [=](int64_t row, int64_t c) ETCH_INLINE_LAMBDA { return widen(g[row * channels + c]); });
-      add_columns(acc + channels, r, end, channels, [=](int64_t row, int64_t c) ETCH_INLINE_LAMBDA {
+      add_columns(acc + channels, begin, end, channels, [=](int64_t row, int64_t c) ETCH_INLINE_LAMBDA {
         const int64_t i = row * channels + c;
         return widen(g[i]) * ((widen(x[i]) - mean[c]) * inverse[c]);
       });
-    }
+    });
   });
   T* mean_g = g_w + channels;
   T* mean_product = mean_g + channels;
@@ -188,8 +206,8 @@ size_t batch_norm_scratch_bytes(const OpCall& call) {
   const Operand& x = call.inputs[call.op == Op::batch_norm ? 0 : 1];
   const int64_t channels = x.geometry->sizes[1];
   if (channels == 0 || x.geometry->numel() == 0) return 0;
-  const int64_t sums = call.op == Op::batch_norm ? 1 : 2, rows = x.geometry->numel() / channels;
-  return static_cast<size_t>(channels * (4 + sums * chunks_of(rows))) * item_size(compute_dtype(x.dtype));
+  const int64_t rows = x.geometry->numel() / channels;
+  return static_cast<size_t>(channels * (5 + 2 * chunks_of(rows))) * item_size(compute_dtype(x.dtype));
 }
 
 bool run_batch_norm(const OpCall& call, void* scratch) {
