@@ -333,12 +333,13 @@ bool Emitter::moves_on(int window, int dim) const {
          });
 }
 
-// Two kinds of loops: costly ones, a part of which is computed while the next but one comes, and those over
-// short rows that also write. Plain streams and sums are best left to the hardware.
+// Costly loops, a part of which is computed while the next but one comes, and those over short rows that also
+// write or add up several sums. Plain streams and single sums are best left to the hardware.
 void Emitter::open_elements(const std::string& elements, const std::vector<bool>& needed, int dim) {
   const bool costly = has_costly(needed), columns = nest_.kind == LoopNest::Kind::Columns;
   const bool writes = !columns || !stored(Level::Full).empty();
-  const bool fetches = dialect_.fetches && (costly || (writes && nest_.dims.size() > 1));
+  const bool several = writes || reductions_.size() > 1;
+  const bool fetches = dialect_.fetches && (costly || (several && nest_.dims.size() > 1));
   loops_ = fetches ? 2 : 1;
   if (fetches) {
     std::vector<bool> read(nest_.windows.size(), false), written = read;
@@ -356,7 +357,7 @@ void Emitter::open_elements(const std::string& elements, const std::vector<bool>
     for (size_t w = 0; w < nest_.windows.size(); ++w)
       if ((read[w] || written[w]) && moves_on(static_cast<int>(w), dim))
         line({written[w] && !costly ? "fetch_to_write(" : "fetch(", pointer_[w], " + from",
-              costly ? " + 2 * kPart" : " + kPart", ", to - from);"});
+              costly || !writes ? " + 2 * kPart" : " + kPart", ", to - from);"});
     line({"}"});
   }
   line({dialect_.independent});

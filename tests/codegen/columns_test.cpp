@@ -62,6 +62,21 @@ TEST(Columns, BatchNormStatisticsChannelsLast) {
   g.check();
 }
 
+// One stream, whose rows are taken several at a time; the last ones are left over. A wide one asks for rows
+// ahead.
+TEST(Columns, SumsDifferencesAndTheirSquares) {
+  for (DType dtype : {DType::F32, DType::F64, DType::BF16, DType::F16})
+    for (const Dims& sizes : {Dims{131, 37}, Dims{70, 1300}, Dims{2, 5}}) {
+      Group g;
+      const GraphOperand x = g.input(dtype, sizes), shift = g.input(dtype, {sizes[1]});
+      const GraphOperand moved = g.op(Op::sub, {x, shift}, dtype, sizes);
+      g.keep(g.reduce(Op::sum, moved, 1));
+      g.keep(g.reduce(Op::sum, g.op(Op::square, {moved}, dtype, sizes), 1));
+      g.keep(g.reduce(Op::amax, moved, 1));
+      g.check();
+    }
+}
+
 TEST(Columns, StoresWhatItReduces) {
   Group g;
   const GraphOperand gradient = g.input(DType::F32, {500, 48}), y = g.input(DType::F32, {500, 48});

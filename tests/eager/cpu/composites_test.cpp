@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "runtime/parallel.h"
 #include "tests/eager/cpu/values.h"
@@ -129,6 +130,65 @@ TEST(Composites, BatchNormWritesRunningStatistics) {
   EXPECT_EQ(variance.values(), (Numbers{1.5, 100.5}));
 }
 
+/// Batch norm of one channel without eps: {mean, 1 / std} and the running statistics at momentum 1.
+std::vector<double> statistics_of(const std::vector<double>& x, DType dtype = DType::F32, bool fused = true) {
+  const DType wide = compute_dtype(dtype);
+  std::vector<double> both;
+  for (double value : x) both.insert(both.end(), {value, 1});
+  const Array in({static_cast<int64_t>(x.size()), 2}, both, dtype);
+  const Array w({2}, {1, 1}, dtype), b({2}, {0, 0}, dtype), mean({2}, {0, 0}, wide),
+      variance({2}, {0, 0}, wide);
+  register_executor(DeviceType::Cpu, {fused ? run : run_primitives_only, scratch_bytes});
+  const std::vector<Array> out = apply_all(Op::batch_norm, {in, w, b, mean, variance, 1.0, 0.0});
+  register_executor(DeviceType::Cpu, {run, scratch_bytes});
+  return {out[1].values()[0], out[2].values()[0], mean.values()[0], variance.values()[0]};
+}
+
+TEST(Composites, BatchNormSurvivesAMeanFarFromZero) {
+  // 10000 plus or minus 10 of the last place of f32: 2^-10.
+  const double step = 10.0 / 1024;
+  std::vector<double> x;
+  for (int i = 0; i < 4096; ++i) x.push_back(10000 + (i % 2 ? step : -step));
+  const std::vector<double> found = statistics_of(x);
+  EXPECT_EQ(found[0], 10000);
+  EXPECT_NEAR(found[1] * step, 1, 1e-6);
+  EXPECT_NEAR(found[3], step * step * 4096 / 4095, 1e-9);
+}
+
+TEST(Composites, BatchNormSurvivesFirstSamplesFarFromTheRest) {
+  for (const DType dtype : {DType::F32, DType::F64}) {
+    std::vector<double> x;
+    for (int i = 0; i < 6400; ++i) x.push_back(i < 200 ? 5000 + i % 2 : i % 2);
+    // Between the two groups lie 5000, of which 1/32 and 31/32 of the samples.
+    const double mean = 0.5 + 5000 / 32.0, variance = 0.25 + 5000.0 * 5000 * 31 / 1024;
+    const std::vector<double> found = statistics_of(x, dtype);
+    EXPECT_NEAR(found[0] / mean, 1, dtype == DType::F32 ? 1e-6 : 1e-14);
+    EXPECT_NEAR(found[1] * std::sqrt(variance), 1, dtype == DType::F32 ? 5e-5 : 1e-13);
+  }
+}
+
+TEST(Composites, BatchNormOfEqualValuesHasNoVariance) {
+  const std::vector<double> found = statistics_of(std::vector<double>(1000, 0.1));
+  EXPECT_EQ(found[0], static_cast<double>(0.1f));
+  EXPECT_EQ(found[1], std::numeric_limits<double>::infinity());
+  EXPECT_EQ(found[3], 0);
+}
+
+TEST(Composites, BatchNormKeepsInfinitiesAndNaNs) {
+  const double inf = std::numeric_limits<double>::infinity();
+  for (const bool fused : {true, false})
+    for (const size_t place : {size_t{0}, size_t{70}}) {
+      std::vector<double> x(100, 1);
+      x[place] = -inf;
+      std::vector<double> found = statistics_of(x, DType::F32, fused);
+      EXPECT_EQ(found[0], -inf);
+      EXPECT_TRUE(std::isnan(found[1]) && std::isnan(found[3]));
+      x[place] = std::nan("");
+      found = statistics_of(x, DType::F32, fused);
+      for (double value : found) EXPECT_TRUE(std::isnan(value));
+    }
+}
+
 TEST(Composites, OptimisersHaveLiteralValues) {
   const Array p({2}, {1, 2}), g({2}, {0.5, -0.5}), buffer({2}, {1, 1});
   apply_all(Op::sgd_step, {p, g, buffer, 0.5, 0.5, 1.0, 0.0}, {0});
@@ -200,8 +260,9 @@ TEST(Composites, LayerNormEqualsItsExpansion) {
 
 TEST(Composites, BatchNormEqualsItsExpansion) {
   const Geometry geometries[] = {channels_last({2, 16, 5, 4}), channels_last({8, 64, 6, 6}),
-                                 contiguous({70, 33}), channels_last({3, 5, 40, 30}),
-                                 contiguous({6, 8, 1, 1})};
+                                 contiguous({70, 33}),         channels_last({3, 5, 40, 30}),
+                                 contiguous({6, 8, 1, 1}),     channels_last({40, 9, 3, 2}),
+                                 channels_last({1, 6, 30, 7})};
   for (const DType dtype : kFloating) {
     const DType statistics = compute_dtype(dtype);
     for (const Geometry& geometry : geometries) {
@@ -214,6 +275,14 @@ TEST(Composites, BatchNormEqualsItsExpansion) {
       expect_same_bits({Op::batch_norm_eval, {x, w, b, mean, variance, 1e-5}, {}});
       expect_same_bits({Op::batch_norm_grad, {g, x, mean, variance, w}, {}});
     }
+  }
+}
+
+TEST(Composites, BatchNormOfOtherMemoryOrdersIsExpanded) {
+  const Array w({2}, {1, 2}), b({2}, {0, 5}), mean({2}, {0, 0}), variance({2}, {1, 1});
+  for (const Geometry& geometry : {contiguous({3, 2, 2, 2}), Geometry{{3, 2, 2, 2}, {4, 1, 12, 2}}}) {
+    const Array x = random_array(geometry, DType::F32, 1);
+    expect_same_bits({Op::batch_norm, {x, w, b, mean, variance, 0.5, 1e-3}, {}}, false);
   }
 }
 
