@@ -25,21 +25,10 @@ std::string milliseconds(double ms) {
   return text;
 }
 
-const PathNode* ancestor(const PathNode* node, int depth) {
-  while (node->depth > depth) node = node->parent;
-  return node;
-}
-
-// The number, from 1, of the path that `ends[at]` leaves; 0 for a site's first.
-int origin(const std::vector<PathEnd*>& ends, size_t at) {
-  const Divergence& divergence = ends[at]->divergence;
-  if (divergence.kind == Divergence::Kind::None) return 0;
-  const int shared = divergence.op_index + (divergence.kind == Divergence::Kind::Ended);
-  const PathNode* prefix = ancestor(ends[at]->node, shared);
-  for (size_t i = 0; i < at; ++i)
-    if (ends[i]->node->depth >= shared && ancestor(ends[i]->node, shared) == prefix)
-      return static_cast<int>(i) + 1;
-  return 0;
+// The number, from 1, of the path that a body took before this one, at first; 0: none.
+int number_before(const std::vector<PathEnd*>& ends, const PathEnd& end) {
+  const auto at = std::find(ends.begin(), ends.end(), end.after);
+  return at == ends.end() ? 0 : static_cast<int>(at - ends.begin()) + 1;
 }
 
 struct RunTimeScalar {
@@ -143,11 +132,12 @@ Json describe_kept_values(const PathEnd& end) {
   return list;
 }
 
-Json describe_end(PathEnd& end, int from) {
+Json describe_end(PathEnd& end, int after) {
   std::lock_guard lock(end.mutex);
   Json json;
   json["ops"] = end.path->ops.size();
-  json["from_path"] = from;
+  json["after_path"] = after;
+  json["from_path"] = end.divergence.from;
   json["diverged"] = end.divergence.text();
   json["divergence"] = describe_divergence(end.divergence);
   json["flushed_because"] = std::string(describe(end.reason));
@@ -218,7 +208,8 @@ std::string explain_json(const Site& site) {
   json["paths"] = Json::array();
   site.watch();
   const std::vector<PathEnd*> ends = site.ends();
-  for (size_t i = 0; i < ends.size(); ++i) json["paths"].push_back(describe_end(*ends[i], origin(ends, i)));
+  for (size_t i = 0; i < ends.size(); ++i)
+    json["paths"].push_back(describe_end(*ends[i], number_before(ends, *ends[i])));
   return json.dump(2);
 }
 
@@ -252,8 +243,13 @@ std::string explain(const Site& site) {
     if (end->evictions)
       text += join_text({"; evicted ", end->evictions, " time", end->evictions == 1 ? "" : "s"});
     text += "\n";
+    if (const int before = number_before(ends, *end)) {
+      text += join_text({"    follows path ", before, ", where ", describe(end->after->reason)});
+      if (end->after->where.line) text += join_text({" at ", place(end->after->where)});
+      text += "\n";
+    }
     if (end->divergence.kind != Divergence::Kind::None)
-      text += join_text({"    differs from path ", origin(ends, i), ": ", end->divergence.text(), "\n"});
+      text += join_text({"    differs from path ", end->divergence.from, ": ", end->divergence.text(), "\n"});
     if (const std::string eager = why_eager(*end, site.options().compile_at); !eager.empty())
       text += join_text({"    runs op by op: ", eager, "\n"});
     text += list_scalars(*end);

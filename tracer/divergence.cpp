@@ -1,4 +1,4 @@
-// Comparing a new path with the oldest one that it leaves.
+// Comparing a new path with the older one that is most like it.
 #include "tracer/divergence.h"
 
 #include <algorithm>
@@ -92,6 +92,37 @@ Divergence compare(const PathNode& before, const PathNode& now) {
   return differs(Kind::Threads, "threads", std::to_string(before.key[0]), std::to_string(now.key[0]));
 }
 
+// Where two streams part.
+struct Fork {
+  int shared = 0;                    // ops
+  const PathNode* before = nullptr;  // the first nodes that differ; null where a stream has ended
+  const PathNode* now = nullptr;
+  bool same_op = false;
+};
+
+Fork find_fork(const PathNode* before, const PathNode* now) {
+  Fork fork;
+  const auto step = [](const PathNode*& at, const PathNode*& first) {
+    first = at;
+    at = at->parent;
+  };
+  while (before->depth > now->depth) step(before, fork.before);
+  while (now->depth > before->depth) step(now, fork.now);
+  while (before != now) {
+    step(before, fork.before);
+    step(now, fork.now);
+  }
+  fork.shared = now->depth;
+  fork.same_op = fork.before && fork.now && fork.before->op.op == fork.now->op.op;
+  return fork;
+}
+
+bool begin_alike(const PathEnd& a, const PathEnd& b) {
+  if (!a.after || !b.after) return a.after == b.after;
+  return a.after->reason == b.after->reason && a.after->where.line == b.after->where.line &&
+         std::string_view(a.after->where.file) == b.after->where.file;
+}
+
 }  // namespace
 
 std::string Divergence::text() const {
@@ -109,20 +140,36 @@ std::string Divergence::text() const {
   }
 }
 
-Divergence find_divergence(const PathNode* node) {
+Divergence find_divergence(const PathEnd& now, const std::deque<std::unique_ptr<PathEnd>>& older) {
+  constexpr size_t kCompared = 256;
+  Fork best;
+  int from = 0;
+  for (size_t i = 0; i < std::min(kCompared, older.size()); ++i) {
+    if (!begin_alike(*older[i], now)) continue;
+    const Fork fork = find_fork(older[i]->node, now.node);
+    const bool closer =
+        fork.shared != best.shared ? fork.shared > best.shared : fork.same_op && !best.same_op;
+    if (from && !closer) continue;
+    best = fork;
+    from = static_cast<int>(i) + 1;
+  }
+  if (!from) return {};
   Divergence result;
-  if (const PathNode* next = node->first_child.load(std::memory_order_acquire)) {
-    result = {Kind::Ended, node->depth - 1, node->op.op, "end", std::string(name(next->op.op)), "the end"};
-    return result;
-  }
-  for (const PathNode* at = node; at->parent; at = at->parent) {
-    const PathNode* oldest = at->parent->first_child.load(std::memory_order_acquire);
-    if (oldest != at) return compare(*oldest, *at);
-    if (at->parent->parent && at->parent->end.load(std::memory_order_acquire)) {
-      result = {Kind::WentOn, at->depth - 1, at->op.op, "end", "the end", std::string(name(at->op.op))};
-      return result;
-    }
-  }
+  if (!best.now)
+    result = {Kind::Ended,     0,     now.node->depth - 1,
+              now.node->op.op, "end", std::string(name(best.before->op.op)),
+              "the end"};
+  else if (!best.before)
+    result = {Kind::WentOn,
+              0,
+              best.now->depth - 1,
+              best.now->op.op,
+              "end",
+              "the end",
+              std::string(name(best.now->op.op))};
+  else
+    result = compare(*best.before, *best.now);
+  result.from = from;
   return result;
 }
 
@@ -139,7 +186,9 @@ std::string_view remedy(Kind kind) {
     case Kind::Attribute:
       return "axes, kernel sizes and the like are part of a path: keep them to a few values";
     case Kind::Operand:
-      return "a number in the place of a tensor, or of another kind, is a path of its own: pass one kind";
+      return "a number in the place of a tensor, or of another kind, is a path of its own, and so is each "
+             "trip "
+             "count of a loop, which backward repeats: pass one kind, keep to a few trip counts";
     case Kind::DType:
       return "convert inputs to one dtype before the call";
     case Kind::Sizes:

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -9,12 +11,12 @@
 
 namespace etch {
 
-struct PathNode;
+struct PathEnd;
 
 /// What made a new path.
 struct Divergence {
   enum class Kind : uint8_t {
-    None,  ///< a site's first path
+    None,  ///< the first path that begins where it does
     Op,
     Attribute,
     Operand,  ///< a tensor in one path, a scalar or nothing in the other
@@ -28,16 +30,18 @@ struct Divergence {
     WentOn,
   };
   Kind kind = Kind::None;
+  int from = 0;              ///< the number of the older path, from 1
   int op_index = -1;         ///< in the stream, from 0
   Op op = Op::fused;         ///< of the new path, there
   std::string what;          ///< "op", "input 0", "attribute 2", "threads", ...
-  std::string before;        ///< in the oldest path that is the same up to here
+  std::string before;        ///< in the older path
   std::string now;           ///< in the new one
   std::string text() const;  ///< all of it; empty for None
 };
 
-/// Where a new path that ends at `node` leaves the older ones.
-Divergence find_divergence(const PathNode* node);
+/// Where a new path leaves the older one that it shares most ops with, among those that begin where it does:
+/// with the body, or after the same line. Of several, one with the same op there, and the oldest of these.
+Divergence find_divergence(const PathEnd& now, const std::deque<std::unique_ptr<PathEnd>>& older);
 /// What a user can do about paths made by such differences.
 std::string_view remedy(Divergence::Kind kind);
 

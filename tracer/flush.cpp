@@ -154,7 +154,9 @@ void Recorder::flush_pending(FlushReason reason, SourceLocation where, bool may_
     std::rethrow_exception(pending.conflict);
   }
   const bool gave_up = site_->gave_up();
-  PathEnd* end = may_compile ? site_->end_at(pending.last, reason, where) : site_->abandoned_at(pending.last);
+  PathEnd* end =
+      may_compile ? site_->end_at(pending.last, reason, where, after_) : site_->abandoned_at(pending.last);
+  after_ = end;
   if (capture_ && ++capture_->flushes == 1) {
     capture_->reason = reason;
     capture_->where = where;

@@ -273,6 +273,7 @@ void Recorder::open(Site& site, FlushCapture* capture) {
   capture_ = capture;
   depth_ = 1;
   cursor_ = site.root();
+  after_ = nullptr;
   exceptions_ = std::uncaught_exceptions();
   left_known_paths_ = false;
   active_ = this;

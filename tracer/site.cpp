@@ -93,22 +93,26 @@ void Site::note_unknown_path() {
 
 // Under the lock.
 std::string Site::why_so_many_paths() const {
-  const Divergence* most = nullptr;
+  const PathEnd* most = nullptr;
   int64_t most_seen = 0;
   for (const auto& end : ends_) {
     const Divergence& one = end->divergence;
     if (one.kind == Divergence::Kind::None) continue;
     const int64_t seen = std::count_if(ends_.begin(), ends_.end(), [&](const auto& other) {
       const Divergence& two = other->divergence;
-      return two.kind == one.kind && two.op_index == one.op_index && two.what == one.what;
+      return two.kind == one.kind && two.op == one.op && two.what == one.what;
     });
     if (seen < most_seen) continue;
     most_seen = seen;
-    most = &one;
+    most = end.get();
   }
   if (!most) return "";
-  return join_text(
-      {". What made most of its paths (", most_seen, "): ", most->text(), "; ", remedy(most->kind)});
+  std::string text =
+      join_text({". What made most of its paths (", most_seen, "): ", most->divergence.text()});
+  if (most->after) text += join_text({", after ", describe(most->after->reason)});
+  if (most->after && most->after->where.line)
+    text += join_text({" at ", most->after->where.file, ":", most->after->where.line});
+  return text + join_text({"; ", remedy(most->divergence.kind)});
 }
 
 // Rare enough after a warm-up, a compile is no news.
@@ -132,7 +136,7 @@ void Site::note_compile() {
                     ". explain() tells more"}));
 }
 
-PathEnd* Site::end_at(PathNode* node, FlushReason reason, SourceLocation where) {
+PathEnd* Site::end_at(PathNode* node, FlushReason reason, SourceLocation where, const PathEnd* after) {
   if (PathEnd* end = node->end.load(std::memory_order_acquire)) return end;
   std::lock_guard lock(mutex_);
   if (PathEnd* end = node->end.load(std::memory_order_relaxed)) return end;
@@ -141,14 +145,16 @@ PathEnd* Site::end_at(PathNode* node, FlushReason reason, SourceLocation where) 
     give_up(join_text({"more than ", options_.max_paths, " paths"}));
     return nullptr;
   }
-  auto& end = ends_.emplace_back(std::make_unique<PathEnd>());
+  auto end = std::make_unique<PathEnd>();
   end->node = node;
   end->reason = reason;
   end->where = where;
+  end->after = after;
   end->path = std::make_unique<Path>(path_to(node));
-  if (ends_.size() > 1) end->divergence = find_divergence(node);
-  node->end.store(end.get(), std::memory_order_release);
-  return end.get();
+  end->divergence = find_divergence(*end, ends_);
+  ends_.push_back(std::move(end));
+  node->end.store(ends_.back().get(), std::memory_order_release);
+  return ends_.back().get();
 }
 
 // Streams that exceptions end are no paths, or a few bad calls would use up the limit; but they grow the

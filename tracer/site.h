@@ -29,7 +29,8 @@ struct PathEnd {
   PathNode* node = nullptr;
   FlushReason reason = FlushReason::EndOfBody;
   SourceLocation where;
-  Divergence divergence;  ///< from the paths before it
+  const PathEnd* after = nullptr;  ///< what the body's stream before came to, at first; null: the body began
+  Divergence divergence;           ///< from the paths before it
   std::vector<Ref<Executable>> executables;
   std::vector<LiveSet> live_sets;  ///< seen since the last compile, without an executable for them
   int64_t compiled_calls = 0;
@@ -84,8 +85,9 @@ class Site : public std::enable_shared_from_this<Site> {
   /// The child of `parent` with this key, made if there is none yet.
   PathNode* insert(PathNode* parent, std::span<const uint64_t> key, RecordedOp op,
                    std::span<const RecordedStorage> new_storages);
-  /// The end at `node`; a new one is counted as a path. Null for a new one when the site has given up.
-  PathEnd* end_at(PathNode* node, FlushReason reason, SourceLocation where);
+  /// The end at `node`; a new one is counted as a path, that began `after` another. Null for a new one when
+  /// the site has given up.
+  PathEnd* end_at(PathNode* node, FlushReason reason, SourceLocation where, const PathEnd* after = nullptr);
   /// The end at `node` if there is one, for a flush that must not compile: while an exception is in flight.
   PathEnd* abandoned_at(PathNode* node);
   /// Whether it takes no more paths: calls follow known ones, and from where they leave them run eagerly.

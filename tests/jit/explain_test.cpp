@@ -71,6 +71,36 @@ TEST_F(Explain, APathNamesTheOneItLeaves) {
   EXPECT_NE(step.explain().find("differs from path 2: went on with op 2"), std::string::npos);
 }
 
+TEST_F(Explain, APathAfterAReadIsComparedWithThoseAfterTheSameRead) {
+  auto step = compile([](const Tensor& x, int) {
+    const Tensor y = x * 2;
+    return y.sum().item<float>() > 0 ? y.exp() : y + 1;
+  });
+  for (double value : {1.0, -1.0}) step(full({2}, value), 0);
+  const nlohmann::json paths = report(step)["paths"];
+  ASSERT_EQ(paths.size(), 3u);
+  EXPECT_EQ(paths[1]["after_path"], 1);
+  EXPECT_EQ(paths[1]["diverged"], "");  // path 1 begins with the body, it is nothing to compare with
+  EXPECT_EQ(paths[2]["from_path"], 2);
+  EXPECT_EQ(paths[2]["diverged"], "op 0: op exp before, add now");
+  EXPECT_NE(step.explain().find("follows path 1, where the host read a value at "), std::string::npos)
+      << step.explain();
+}
+
+TEST_F(Explain, AGrowingShapeIsNamedThoughTheFirstCallWasAnother) {
+  Tensor cache;
+  auto step = compile([&](const Tensor& x) {
+    cache = cache.defined() ? concat({cache, x}) : x * 1;
+    return cache.sum();
+  });
+  for (int i = 0; i < 3; ++i) step(ones({1, 2}));
+  const nlohmann::json path = report(step)["paths"][2];
+  EXPECT_EQ(path["from_path"], 2);
+  EXPECT_EQ(path["divergence"]["what"], "input 0");
+  EXPECT_EQ(path["divergence"]["before"], "f32[1, 2] of storage %0");
+  EXPECT_EQ(path["divergence"]["now"], "f32[2, 2] of storage %0");
+}
+
 TEST_F(Explain, RunTimeNumbersAreListedWithTheirLastValues) {
   auto step = compile([](const Tensor& x, double rate) { return x * rate + 3; });
   for (int i = 0; i < 3; ++i) step(ones({2}), 0.5 + i);
@@ -111,6 +141,23 @@ TEST_F(Explain, AFunctionThatNeverSettlesSaysSoOnceWithCauseAndRemedy) {
   EXPECT_EQ(count(text, "growing: "), 1) << text;
   for (const char* part : {"more than 4 paths in 5 calls, so new ones run eagerly from now on", "(3)",
                            "op 0: mul, input 0: f32[1]", "pad to a few sizes", "explain()"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
+}
+
+TEST_F(Explain, TripCountsOfALoopAreCountedTogether) {
+  Tensor w = ones({2}, {.requires_grad = true});
+  auto step = compile(
+      [&](const Tensor& x, int times) {
+        Tensor y = w * x;
+        for (int i = 0; i < times; ++i) y = y * 0.5;
+        y.sum().backward();
+        w.zero_grad();
+      },
+      {.name = "loop", .max_paths = 4});
+  const std::string text = logged([&] {
+    for (int i = 1; i < 8; ++i) step(ones({2}), i);
+  });
+  for (const char* part : {"more than 4 paths", "its paths (3)", "trip count"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
 }
 
