@@ -39,6 +39,8 @@ struct Run {
         return static_cast<int>(i);
     return -1;
   }
+  /// Whether external `number` is more than what the body made for itself.
+  bool is_held_elsewhere(int number) const { return capture.stream.storages[number]->use_count() > 1; }
   /// What a result lies in: an input's storage, one that the ops made (by number), or one of the outside.
   std::tuple<int, int, const Storage*> place_of(const Tensor& result) const {
     const Storage* storage = &result.storage();
@@ -193,7 +195,11 @@ std::string difference(const Run& a, const Run& b) {
           (a.input_at(n) != b.input_at(n) ||
            (a.input_at(n) < 0 && !(a.capture.stream.storages[n] == b.capture.stream.storages[n]))))
         reason = join_text({"where ", at(), " uses another ", name(operand.dtype),
-                            to_string(operand.geometry.sizes), " tensor of the outside from run to run"});
+                            to_string(operand.geometry.sizes), " tensor of the outside from run to run",
+                            a.is_held_elsewhere(n) && b.is_held_elsewhere(n)
+                                ? ""
+                                : " (values from the host, or memory of from_blob() that each call copies: "
+                                  "pass that tensor as an argument, or make it {.stable = true})"});
       else if (a.capture.stream.values[slot].offset != b.capture.stream.values[slot].offset)
         reason = join_text({"where ", at(), " uses another window of a tensor from run to run"});
     } else if (operand.kind == RecordedOperand::Kind::Scalar && !drawn.contains(slot)) {

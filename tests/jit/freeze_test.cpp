@@ -296,6 +296,20 @@ TEST_F(Freeze, WhatChangesFromRunToRunIsRefused) {
   expect_part(message<TraceError>([&] { growing.freeze(ones({2})); }), "differ");
 }
 
+TEST_F(Freeze, MemoryOfOthersThatEachCallCopiesIsNamedWithItsRemedy) {
+  float sensor[2] = {1, 2}, other[2] = {1, 2};
+  const Tensor copied = from_blob(sensor, {2}), stable = from_blob(other, {2}, {.stable = true});
+  auto reading = compile([&](const Tensor& x, const Tensor& from) { return x * from; });
+  auto capturing = compile([&](const Tensor& x) { return x * copied; });
+  expect_part(message<TraceError>([&] { capturing.freeze(ones({2})); }), "from_blob() that each call copies");
+  auto stable_capturing = compile([&](const Tensor& x) { return x * stable; });
+  auto given = reading.freeze(ones({2}), copied);
+  auto captured = stable_capturing.freeze(ones({2}));
+  sensor[1] = other[1] = 5;
+  EXPECT_EQ(given(ones({2}), copied).to_vector<float>(), (std::vector<float>{1, 5}));
+  EXPECT_EQ(captured(ones({2})).to_vector<float>(), (std::vector<float>{1, 5}));
+}
+
 TEST_F(Freeze, WhatOutlivesTheCallIsRefused) {
   Tensor kept;
   auto keeping = compile([&](const Tensor& x) {
