@@ -110,7 +110,6 @@ CpuPlan::CpuPlan(CpuProgram program, const LiveSet& live, ExecutableStatistics s
   reserve();
   for (const Node& check : program_.checks) checks_.push_back(make_call(check, true));
   steps_.resize(graph.nodes.size());
-  timings_ = std::make_unique<Timing[]>(steps_.size());
   const std::vector<BufferFacts> facts = buffer_facts(graph);
   const auto add = [](Step& step, Step::Kind kind, auto& all, auto item) {
     step.kind = kind;
@@ -334,7 +333,7 @@ bool CpuPlan::run(const Segment& segment) const {
     if (frame.at(pair.a) != frame.at(pair.b)) return false;
 
   const bool poison = config().poison;
-  const bool timed = log_enabled(3);
+  Timing* const times = log_enabled(3) ? timings() : nullptr;
   if (poison && arena) std::memset(frame.bases[0], 0xFF, program_.memory.arena_bytes);
   // An error of a step leaves what was complete before it.
   const auto hand_over_written_before = [&](size_t step) {
@@ -349,12 +348,10 @@ bool CpuPlan::run(const Segment& segment) const {
   size_t i = 0;
   try {
     for (; i < steps_.size(); ++i) {
-      if (timed) {
+      if (times) {
         const auto start = std::chrono::steady_clock::now();
         run_step(steps_[i], frame);
-        const auto time = std::chrono::steady_clock::now() - start;
-        timings_[i].runs.fetch_add(1, std::memory_order_relaxed);
-        timings_[i].nanoseconds.fetch_add(std::chrono::nanoseconds(time).count(), std::memory_order_relaxed);
+        times[i].add(std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count());
       } else {
         run_step(steps_[i], frame);
       }
@@ -371,12 +368,37 @@ bool CpuPlan::run(const Segment& segment) const {
   return true;
 }
 
+void CpuPlan::Timing::add(int64_t time) {
+  const int64_t run = runs.fetch_add(1, std::memory_order_relaxed);
+  nanoseconds.fetch_add(time, std::memory_order_relaxed);
+  latest[run % std::size(latest)].store(time, std::memory_order_relaxed);
+}
+
+double CpuPlan::Timing::median() const {
+  const auto count = std::min<int64_t>(std::size(latest), runs.load(std::memory_order_relaxed));
+  if (count == 0) return 0;
+  std::vector<int64_t> times(latest, latest + count);
+  std::nth_element(times.begin(), times.begin() + count / 2, times.end());
+  return static_cast<double>(times[count / 2]) * 1e-6;
+}
+
+CpuPlan::Timing* CpuPlan::timings() const {
+  std::call_once(timed_once_, [this] {
+    timings_ = std::make_unique<Timing[]>(steps_.size());
+    timed_.store(timings_.get(), std::memory_order_release);
+  });
+  return timings_.get();
+}
+
 std::vector<StepTime> CpuPlan::step_times() const {
+  const Timing* const timings = timed_.load(std::memory_order_acquire);
   std::map<std::string, StepTime> kinds;
   for (size_t i = 0; i < steps_.size(); ++i) {
     StepTime& time = kinds[std::string(name(program_.graph.nodes[i].op))];
-    time.runs += timings_[i].runs.load(std::memory_order_relaxed);
-    time.ms += static_cast<double>(timings_[i].nanoseconds.load(std::memory_order_relaxed)) * 1e-6;
+    if (!timings) continue;
+    time.runs += timings[i].runs.load(std::memory_order_relaxed);
+    time.ms += static_cast<double>(timings[i].nanoseconds.load(std::memory_order_relaxed)) * 1e-6;
+    time.call_ms += timings[i].median();
   }
   std::vector<StepTime> result;
   for (auto& [kind, time] : kinds) {
@@ -388,13 +410,10 @@ std::vector<StepTime> CpuPlan::step_times() const {
 }
 
 std::vector<double> CpuPlan::kernel_ms() const {
+  const Timing* const timings = timed_.load(std::memory_order_acquire);
   std::vector<double> result;
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    if (steps_[i].kind != Step::Kind::Kernel) continue;
-    const auto runs = std::max<int64_t>(1, timings_[i].runs.load(std::memory_order_relaxed));
-    const auto time = static_cast<double>(timings_[i].nanoseconds.load(std::memory_order_relaxed));
-    result.push_back(time * 1e-6 / static_cast<double>(runs));
-  }
+  for (size_t i = 0; i < steps_.size(); ++i)
+    if (steps_[i].kind == Step::Kind::Kernel) result.push_back(timings ? timings[i].median() : 0);
   return result;
 }
 

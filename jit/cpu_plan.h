@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -163,8 +164,17 @@ class CpuPlan final : public PlanExecutable {
   std::vector<int> last_write_;  ///< by output: the last step that writes it
   struct Timing {
     std::atomic<int64_t> runs{0}, nanoseconds{0};
+    std::atomic<int64_t> latest[31] = {};  ///< nanoseconds, the oldest overwritten
+
+    void add(int64_t time);
+    /// Milliseconds; 0 without runs. Outliers, such as a first run that touches fresh memory, do not count.
+    double median() const;
   };
-  std::unique_ptr<Timing[]> timings_;
+  Timing* timings() const;  ///< of each step, made at the first timed call
+
+  mutable std::once_flag timed_once_;
+  mutable std::unique_ptr<Timing[]> timings_;
+  mutable std::atomic<Timing*> timed_{nullptr};
 };
 
 }  // namespace etch::jit

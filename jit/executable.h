@@ -43,6 +43,7 @@ struct StepTime {
   std::string kind;
   int64_t runs = 0;
   double ms = 0;
+  double call_ms = 0;  ///< of one call: the sum of its steps' medians over their latest runs
 };
 
 class PlanExecutable : public Executable {
@@ -54,7 +55,8 @@ class PlanExecutable : public Executable {
   /// The graph after the last pass, as text.
   const std::string& final_graph() const { return final_graph_; }
   virtual std::vector<StepTime> step_times() const = 0;
-  /// Mean milliseconds of a run of each of statistics().kernels; zeros unless timed, as step_times().
+  /// Median milliseconds of the latest runs of each of statistics().kernels; zeros unless timed, as
+  /// step_times().
   virtual std::vector<double> kernel_ms() const = 0;
 
  protected:

@@ -87,7 +87,8 @@ std::string PlanExecutable::report() const {
   }
   for (const StepTime& time : step_times())
     if (time.runs > 0)
-      text += join_text({"  ", time.kind, ": ", time.runs, " runs, ", milliseconds(time.ms), "\n"});
+      text += join_text({"  ", time.kind, ": ", time.runs, " runs, ", milliseconds(time.ms), "; ",
+                         milliseconds(time.call_ms), " a call\n"});
   return text;
 }
 
@@ -109,7 +110,8 @@ std::string PlanExecutable::report_json() const {
   for (const KernelFacts& kernel : s.kernels)
     json["kernels"].push_back({{"name", kernel.name}, {"ops", kernel.ops}, {"bytes", kernel.bytes}});
   for (const StepTime& time : step_times())
-    json["step_times"].push_back({{"kind", time.kind}, {"runs", time.runs}, {"ms", time.ms}});
+    json["step_times"].push_back(
+        {{"kind", time.kind}, {"runs", time.runs}, {"ms", time.ms}, {"call_ms", time.call_ms}});
   return json.dump(1);
 }
 

@@ -266,10 +266,33 @@ TEST(Run, ReportsItsFigures) {
   EXPECT_GE(statistics.arena_bytes, statistics.lower_bound_bytes);
   EXPECT_GT(statistics.compile_ms, 0);
   EXPECT_FALSE(executable->step_times().empty());
+  for (const jit::StepTime& time : executable->step_times()) {
+    EXPECT_GT(time.runs, 0) << time.kind;
+    EXPECT_DOUBLE_EQ(time.call_ms, time.ms) << time.kind;  // one call
+  }
   const auto json = nlohmann::json::parse(executable->report_json());
   EXPECT_EQ(json["steps"], statistics.steps);
   EXPECT_EQ(json["kernels"].size(), statistics.kernels.size());
   EXPECT_NE(executable->report().find("steps"), std::string::npos);
+}
+
+TEST(Run, TimesStepsOnlyWhenAsked) {
+  ConfigGuard guard;
+  config().log_level = 0;
+  const Program program = random_program(5, {.nodes = 30});
+  const auto executable = compile(program.graph);
+  run_compiled(*executable, program);
+  for (const jit::StepTime& time : executable->step_times()) EXPECT_EQ(time.runs, 0);
+  config().log_level = 3;
+  for (int call = 0; call < 40; ++call) run_compiled(*executable, program);
+  double all = 0, one = 0;
+  for (const jit::StepTime& time : executable->step_times()) {
+    EXPECT_EQ(time.runs % 40, 0);
+    all += time.ms;
+    one += time.call_ms;
+  }
+  EXPECT_GT(one, 0);
+  EXPECT_LT(one, all);
 }
 
 }  // namespace
