@@ -1,6 +1,7 @@
 // The autograd tape: nodes, edges, saved tensors.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <span>
@@ -101,8 +102,11 @@ class SavedTensor {
 };
 
 /// A view whose base, or another view of it, has been written on the tape since its history was looked up.
-inline bool is_stale_view(const TensorImpl& impl) {
-  return impl.is_view && impl.storage->taped_version > impl.view_version;
+/// Threads that share a view may ask at once: where it is not stale the history it was last given is to be
+/// seen.
+inline bool is_stale_view(TensorImpl& impl) {
+  return impl.is_view &&
+         impl.storage->taped_version > std::atomic_ref(impl.view_version).load(std::memory_order_acquire);
 }
 /// Gives a stale view the history it has now: a window of its base. Throws AutogradError for a view without a
 /// base, since its history would be wrong.

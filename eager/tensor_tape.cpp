@@ -38,6 +38,7 @@ bool Tensor::is_leaf() const {
 
 const Tensor& Tensor::grad() const {
   static const Tensor* const kNone = new Tensor;
+  refresh_if_possible(impl());
   return impl().autograd ? impl_->autograd->grad : *kNone;
 }
 

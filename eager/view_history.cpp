@@ -1,5 +1,6 @@
 // In-place writes under the tape: whose history changes when a tensor, its base or another view of it is
 // written.
+#include <atomic>
 #include <mutex>
 
 #include "eager/apply.h"
@@ -134,7 +135,7 @@ void refresh_view(TensorImpl& view) {
     }
     set_history(view, node);
   }
-  view.view_version = now;
+  std::atomic_ref(view.view_version).store(now, std::memory_order_release);
 }
 
 void rewrite_history(const Tensor& written, const Ref<TapeNode>& node, bool reads_written) {
