@@ -1,14 +1,16 @@
-// Blocks that stay in the first-level cache, term by term.
+// Runs of the output, term by term.
 #include "eager/cpu/piece_sum.h"
 
 #include <algorithm>
 
+#include "eager/cpu/loop.h"
 #include "runtime/parallel.h"
 
 namespace etch::cpu {
 namespace {
 
-constexpr int64_t kBlock = 2048;
+/// Elements that stay in the first-level cache from term to term.
+constexpr int64_t kRun = 2048;
 
 void set(float* __restrict out, const float* __restrict from, int64_t n) { std::copy_n(from, n, out); }
 void set(float* out, float value, int64_t n) { std::fill_n(out, n, value); }
@@ -40,35 +42,24 @@ void add_up(std::span<const PieceTerm> terms, float* out, int64_t from, int64_t 
   }
 }
 
-/// Elements [from, to) of a sum to where the layout has them, run by run.
-void scatter(const float* values, float* out, const Geometry& layout, int64_t from, int64_t to) {
-  const int last = layout.ndim() - 1;
-  const int64_t run = layout.sizes[last];
-  while (from < to) {
-    int64_t rest = from / run, offset = from % run;
-    const int64_t count = std::min(run - offset, to - from);
-    for (int d = last - 1; d >= 0; --d) {
-      offset += rest % layout.sizes[d] * layout.strides[d];
-      rest /= layout.sizes[d];
-    }
-    std::copy_n(values, count, out + offset);
-    values += count;
-    from += count;
-  }
-}
-
 }  // namespace
 
 void sum_of_pieces(std::span<const PieceTerm> terms, float* out, const Geometry& layout) {
-  const int64_t count = layout.numel();
-  const bool plain = is_contiguous(layout);
-  parallel_for((count + kBlock - 1) / kBlock, 4, [&](int64_t begin, int64_t end) {
-    alignas(64) float values[kBlock];
-    for (int64_t block = begin; block < end; ++block) {
-      const int64_t from = block * kBlock, to = std::min(count, from + kBlock);
-      add_up(terms, plain ? out + from : values, from, to);
-      if (!plain) scatter(values, out, layout, from, to);
-    }
+  // In the order of the output's memory, which is colder than what was just made to be added up.
+  Loop loop(layout.sizes);
+  loop.add(reinterpret_cast<char*>(out), sizeof(float), &layout);
+  const Geometry position = contiguous(layout.sizes);
+  loop.add(nullptr, 1, &position);
+  loop.arrange();
+  const int64_t step = loop.inner_stride(0) / static_cast<int64_t>(sizeof(float)),
+                next = loop.inner_stride(1);
+  const int64_t run = step == 1 && next == 1 ? kRun : 1;
+  parallel_for(loop.count, kGrain, [&](int64_t begin, int64_t end) {
+    walk(loop, begin, end, [&](const int64_t* offset, int64_t n) {
+      float* const to = out + offset[0] / static_cast<int64_t>(sizeof(float));
+      for (int64_t i = 0; i < n; i += run)
+        add_up(terms, to + i * step, offset[1] + i * next, offset[1] + i * next + std::min(run, n - i));
+    });
   });
 }
 
