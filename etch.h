@@ -3,6 +3,7 @@
 
 #include "eager/function.h"
 #include "eager/functional.h"
+#include "eager/grad.h"
 #include "eager/tensor.h"
 #include "jit/compile.h"
 #include "nn/data.h"
