@@ -16,10 +16,6 @@ using dnnl::memory;
 /// Multiplications up to which a loop beats the library's call (0.3 to 0.4 microseconds on one thread).
 constexpr int64_t kTinyWork = 1024;
 
-/// Rows of `a` from which b is first brought into the layout that the library's kernel likes best. The kernel
-/// then takes 5 to 8% less time; the copy takes as long as 400 rows save.
-constexpr int64_t kPackedRows = 512;
-
 /// Strides of dimensions of size 1 carry no meaning: 0 lets later comparisons ignore them.
 void drop_idle_strides(int64_t (&strides)[4], int64_t b0, int64_t b1, int64_t rows, int64_t columns) {
   const int64_t sizes[4] = {b0, b1, rows, columns};
@@ -146,7 +142,7 @@ std::shared_ptr<const Contraction> build_library(const MatmulGeometry& g, bool t
     DType in, out;
   };
   std::optional<Choice> choice;
-  auto consider = [&](DType in, bool direct, bool packed) {
+  auto consider = [&](DType in, bool direct) {
     if (choice && !is_reference(choice->pd.impl_info_str())) return;
     const DType out = in == DType::BF16 && g.c == DType::BF16 ? DType::BF16 : DType::F32;
     auto layout = [&](const Operand& o, DType as) {
@@ -155,19 +151,15 @@ std::shared_ptr<const Contraction> build_library(const MatmulGeometry& g, bool t
     };
     try {
       Choice next{{}, layout(a, in), layout(b, in), bias.dense(out), layout(c, out), in, out};
-      if (packed) next.b = memory::desc(b.sizes, library_dtype(in), memory::format_tag::any);
       next.pd = describe_primitive(next.a, next.b, g.bias ? std::optional(next.bias) : std::nullopt, next.c);
-      next.b = next.pd.weights_desc();
       if (!choice || !is_reference(next.pd.impl_info_str())) choice = next;
     } catch (const dnnl::error&) {
       // The library has no kernel for this layout or dtype: the next one may have.
     }
   };
-  const bool pays = wanted == DType::F32 && g.batch[0] * g.batch[1] == 1 && g.m >= kPackedRows && g.n > 1;
   for (DType in : {wanted, DType::F32}) {
-    if (pays) consider(in, true, true);
-    consider(in, true, false);
-    consider(in, false, false);
+    consider(in, true);
+    consider(in, false);
   }
   ETCH_CHECK(choice, Error, description, ": oneDNN has no kernel for it");
 
