@@ -122,16 +122,19 @@ void Site::note_compile() {
   const int count = compiles_.fetch_add(1, std::memory_order_relaxed) + 1;
   if (count != kMany || calls.load(std::memory_order_relaxed) > kMany * kCallsBetween) return;
   std::lock_guard lock(mutex_);
-  std::string why = why_so_many_paths();
-  if (static_cast<int>(ends_.size()) < kMany / 2) {
-    const bool evicted = std::any_of(ends_.begin(), ends_.end(), [](const auto& end) {
-      std::lock_guard end_lock(end->mutex);
-      return end->evictions > 0;
-    });
-    why = evicted
-              ? ". Its plans were evicted: raise ETCH_MAX_EXECUTABLES"
-              : ". What outlives it differed from call to call: keep, or drop, the same tensors each time";
+  int evictions = 0;
+  for (const auto& end : ends_) {
+    std::lock_guard end_lock(end->mutex);
+    evictions += end->evictions;
   }
+  const bool few_paths = static_cast<int>(ends_.size()) < kMany / 2;
+  std::string why;
+  if (evictions >= kMany / 2 || (few_paths && evictions))
+    why = ". Its plans were evicted: raise ETCH_MAX_EXECUTABLES";
+  else if (few_paths)
+    why = ". What outlives it differed from call to call: keep, or drop, the same tensors each time";
+  else
+    why = why_so_many_paths();
   log(0, join_text({options_.name, ": compiled ", count, " times in ", calls.load(), " calls", why,
                     ". explain() tells more"}));
 }

@@ -51,6 +51,15 @@ TEST_F(Eviction, AlternationStaysRightAndDoesNotCompileForEver) {
   EXPECT_GT(step.compile_count(), 3);
 }
 
+TEST_F(Eviction, CompilesThatItCausedAreSaidToBeItsOwn) {
+  auto step = compile(body, {.name = "crowded", .compile_at = 1});
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 100; ++i) step(ones({i % 5 + 1}));
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  expect_part(text, "crowded: compiled 8 times");
+  expect_part(text, "Its plans were evicted: raise ETCH_MAX_EXECUTABLES");
+}
+
 TEST_F(Eviction, TheLimitIsTheProcesss) {
   auto a = compile(body), b = compile(body), c = compile(body);
   for (auto* step : {&a, &b, &c})
