@@ -17,7 +17,8 @@
 #include "examples/flags.h"
 #include "examples/progress.h"
 
-ABSL_FLAG(double, lr, 0.05, "learning rate after warm-up; it falls to zero along a cosine");
+ABSL_FLAG(double, lr, 0,
+          "learning rate after warm-up; it falls to zero along a cosine; 0: the data's usual rate");
 
 namespace {
 
@@ -34,7 +35,7 @@ struct Setup {
   data::Augmentation augmentation;
   std::string model;
   int64_t batch = 0, epochs = 0;
-  double weight_decay = 0;
+  double lr = 0, weight_decay = 0;
   Device device;
   uint64_t seed = 0;
   bool quiet = false;
@@ -101,7 +102,7 @@ Result train(const Setup& setup, bool compiled) {
                                         .normalization = setup.normalization});
   optim::Sgd optimizer(
       model.parameters(),
-      {.lr = absl::GetFlag(FLAGS_lr), .momentum = 0.9, .weight_decay = setup.weight_decay, .nesterov = true});
+      {.lr = setup.lr, .momentum = 0.9, .weight_decay = setup.weight_decay, .nesterov = true});
   const int64_t steps = loader.size(), total = steps * setup.epochs,
                 warmup = std::max<int64_t>(1, total / 10);
   optim::CosineLr cosine(optimizer, {.steps = std::max<int64_t>(1, total - warmup)});
@@ -246,7 +247,8 @@ Setup read_flags() {
   setup.model = absl::GetFlag(FLAGS_model);
   if (setup.model.empty()) setup.model = photos ? "resnet18" : "tiny";
   setup.batch = examples::count_flag(FLAGS_batch, "batch", photos ? 64 : 32);
-  setup.epochs = examples::count_flag(FLAGS_epochs, "epochs", photos ? 5 : 15);
+  setup.epochs = examples::count_flag(FLAGS_epochs, "epochs", photos ? 5 : 30);
+  setup.lr = absl::GetFlag(FLAGS_lr) != 0 ? absl::GetFlag(FLAGS_lr) : photos ? 0.05 : 0.1;
   setup.weight_decay = photos ? 5e-4 : 5e-3;
   setup.device = examples::device_flag();
   setup.seed = absl::GetFlag(FLAGS_seed);
