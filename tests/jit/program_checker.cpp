@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "jit/executable.h"
@@ -72,6 +73,26 @@ bool takes_signs(const Graph& graph) {
                      [](const Node& node) { return node.op == Op::sign; });
 }
 
+// Whether a computed divisor is nearly zero beside the others: as a difference of large values it may be zero
+// itself, or have either sign.
+bool divides_by_nearly_nothing(const Graph& graph, const std::vector<InterpretedBuffer>& exact, double unit) {
+  for (const Node& node : graph.nodes) {
+    if (node.op != Op::div && node.op != Op::reciprocal && node.op != Op::rsqrt) continue;
+    const GraphOperand& divisor = node.inputs.back();
+    if (!divisor.is_tensor() ||
+        graph.buffers[static_cast<size_t>(divisor.buffer)].kind == GraphBuffer::Kind::External)
+      continue;
+    double largest = 0, least = std::numeric_limits<double>::infinity();
+    for (const double value : exact[static_cast<size_t>(divisor.buffer)].values) {
+      if (!std::isfinite(value)) continue;
+      largest = std::max(largest, std::abs(value));
+      least = std::min(least, std::abs(value));
+    }
+    if (least <= unit * largest) return true;
+  }
+  return false;
+}
+
 class CheckedExecutable final : public jit::PlanExecutable {
  public:
   CheckedExecutable(Graph graph, Ref<jit::PlanExecutable> plan)
@@ -102,6 +123,7 @@ class CheckedExecutable final : public jit::PlanExecutable {
       // Two dtypes in one buffer, or nudged data that an op refuses.
       return true;
     }
+    if (divides_by_nearly_nothing(graph_, exact, unit_)) return true;
     // Sums cancel: what counts is how large the values of the call are.
     double largest = 0;
     for (const InterpretedBuffer& buffer : exact)
