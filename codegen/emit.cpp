@@ -338,8 +338,8 @@ bool Emitter::moves_on(int window, int dim) const {
 void Emitter::open_elements(const std::string& elements, const std::vector<bool>& needed, int dim) {
   const bool costly = has_costly(needed), columns = nest_.kind == LoopNest::Kind::Columns;
   const bool writes = !columns || !stored(Level::Full).empty();
-  const bool several = writes || reductions_.size() > 1;
-  const bool fetches = dialect_.fetches && (costly || (several && nest_.dims.size() > 1));
+  const bool more_than_a_sum = writes || reductions_.size() > 1;
+  const bool fetches = dialect_.fetches && (costly || (more_than_a_sum && nest_.dims.size() > 1));
   loops_ = fetches ? 2 : 1;
   if (fetches) {
     std::vector<bool> read(nest_.windows.size(), false), written = read;

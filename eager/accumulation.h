@@ -21,9 +21,9 @@ class GradientWatch {
     Ref<TensorImpl> leaf, gradient;  ///< no gradient: the leaf had none
 
     /// Whether the leaf's gradient is what it was, or it has none again.
-    bool is_there() const { return Tensor(leaf).grad().ref() == gradient; }
+    bool is_unchanged() const { return Tensor(leaf).grad().ref() == gradient; }
   };
-  /// Those of leaves that somebody else holds still.
+  /// The list, which is empty then, without leaves that nobody else holds any more.
   std::vector<Added> take();
   /// Before a backward pass adds to the .grad of `leaf`.
   static void note(TensorImpl& leaf);

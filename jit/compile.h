@@ -100,16 +100,16 @@ class Compiled {
   /// TraceError, saying what it met, for bodies that read or write tensors from the host, leave more behind
   /// than what they return (new gradients in `.grad`; results or inputs that they also store), use other
   /// tensors or numbers from run to run (a step counter, a rate schedule), draw from a generator other than
-  /// the default one, or write inputs or captured tensors on the tape (under no_grad they may). Gradients that
-  /// are zeroed in place and added to are fine.
+  /// the default one, or write inputs or captured tensors on the tape (under no_grad they may). Gradients
+  /// that are zeroed in place and added to are fine.
   ///
   /// What a frozen call does not see any more: branches, counters, prints and hooks of the body; numbers
   /// (they stay as they were); which tensors the body would use (captured ones stay the same memory: writes
   /// into them are seen, replacing them is not; a .grad that backward adds to must be the same, or none as
   /// then, or the call throws TraceError); train/eval and requires_grad. Results do not require gradients.
-  /// Writes to captured tensors and inputs happen, and count as such; random numbers are drawn as eager would.
-  /// While gradients are enabled, a written input that requires gradients is an AutogradError, unless its
-  /// example did too. If the number of threads is another one, ops run one by one.
+  /// Writes to captured tensors and inputs happen, and count as such; random numbers are drawn as eager
+  /// would. While gradients are enabled, a written input that requires gradients is an AutogradError, unless
+  /// its example did too. If the number of threads is another one, ops run one by one.
   template <class... Args>
   auto freeze(Args&&... args) {
     using Result = std::invoke_result_t<F&, Args...>;

@@ -25,7 +25,7 @@ std::string milliseconds(double ms) {
   return text;
 }
 
-// The number, from 1, of the path that a body took before this one, at first; 0: none.
+// The number, from 1, of the path that this one follows; 0: none.
 int number_before(const std::vector<PathEnd*>& ends, const PathEnd& end) {
   const auto at = std::find(ends.begin(), ends.end(), end.after);
   return at == ends.end() ? 0 : static_cast<int>(at - ends.begin()) + 1;
@@ -230,8 +230,7 @@ std::string explain(const Site& site) {
     std::lock_guard lock(end->mutex);
     text += join_text({"  path ", static_cast<int64_t>(i) + 1, ": ",
                        static_cast<int64_t>(end->path->ops.size()), " ops, until ", describe(end->reason)});
-    if (end->reason != FlushReason::EndOfBody && end->where.line)
-      text += join_text({" at ", place(end->where)});
+    if (end->reason != FlushReason::EndOfBody) text += at_place(end->where);
     text += join_text({"\n    ran compiled ", end->compiled_calls, ", op by op ", end->eager_calls});
     if (end->calls_while_compiling)
       text += join_text({" (", end->calls_while_compiling, " while it was being compiled)"});
@@ -243,11 +242,9 @@ std::string explain(const Site& site) {
     if (end->evictions)
       text += join_text({"; evicted ", end->evictions, " time", end->evictions == 1 ? "" : "s"});
     text += "\n";
-    if (const int before = number_before(ends, *end)) {
-      text += join_text({"    follows path ", before, ", where ", describe(end->after->reason)});
-      if (end->after->where.line) text += join_text({" at ", place(end->after->where)});
-      text += "\n";
-    }
+    if (const int before = number_before(ends, *end))
+      text += join_text({"    follows path ", before, ", after ", describe(end->after->reason),
+                         at_place(end->after->where), "\n"});
     if (end->divergence.kind != Divergence::Kind::None)
       text += join_text({"    differs from path ", end->divergence.from, ": ", end->divergence.text(), "\n"});
     if (const std::string eager = why_eager(*end, site.options().compile_at); !eager.empty())

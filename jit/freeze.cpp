@@ -148,8 +148,7 @@ bool drew_from_default_generator(const Run& run, std::vector<FrozenPlan::RandomS
 
 /// What ended the run's stream before its body did.
 std::string describe_flush(FlushReason reason, SourceLocation where) {
-  const std::string at =
-      where.line ? join_text({" at ", where.file, ":", static_cast<int64_t>(where.line)}) : "";
+  const std::string at = at_place(where);
   if (reason == FlushReason::FrozenCall)
     return join_text({"that calls a frozen function", at, "; call the compiled one there"});
   if (reason == FlushReason::Explicit) return join_text({"that calls ", describe(reason), at});
@@ -244,7 +243,7 @@ std::string replaced_gradients(const Run& run) {
       return join_text({"that leaves a gradient in the .grad of input ", static_cast<int64_t>(i)});
   const bool all_there =
       std::all_of(run.gradients.begin(), run.gradients.end(),
-                  [](const GradientWatch::Added& added) { return !added.gradient || added.is_there(); });
+                  [](const GradientWatch::Added& added) { return !added.gradient || added.is_unchanged(); });
   return all_there ? "" : "where backward adds to a .grad that is replaced later on";
 }
 

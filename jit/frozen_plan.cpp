@@ -161,10 +161,10 @@ void FrozenPlan::set_fresh_views(std::span<const Tensor> results) {
 
 void FrozenPlan::check_gradients(std::span<const Tensor* const> inputs) const {
   constexpr std::string_view kRemedy = ", call the function itself, or freeze it again";
-  const auto expect_none = [&](const Tensor& leaf, std::string_view what) {
+  const auto expect_none = [&](const Tensor& leaf, int input) {
     ETCH_CHECK(
-        !leaf.grad().defined(), TraceError, site_->options().name, ": frozen call: expected ", what, " ",
-        to_string(leaf.sizes()),
+        !leaf.grad().defined(), TraceError, site_->options().name, ": frozen call: expected ",
+        input < 0 ? "the captured tensor" : join_text({"input ", input}), " ", to_string(leaf.sizes()),
         " without a .grad, as when the function was frozen, since it would add to it, got one with; set "
         "it to none before",
         kRemedy);
@@ -172,16 +172,16 @@ void FrozenPlan::check_gradients(std::span<const Tensor* const> inputs) const {
   for (const GradientWatch::Added& added : gradients_) {
     const Tensor leaf(added.leaf);
     if (!added.gradient)
-      expect_none(leaf, "the captured tensor");
+      expect_none(leaf, -1);
     else
-      ETCH_CHECK(added.is_there(), TraceError, site_->options().name,
+      ETCH_CHECK(added.is_unchanged(), TraceError, site_->options().name,
                  ": frozen call: expected the .grad of the captured tensor ", to_string(leaf.sizes()),
                  " that was there when the function was frozen, since it adds to it, got ",
                  leaf.grad().defined() ? "another one" : "none", "; zero it in place inside the body",
                  kRemedy);
   }
   for (size_t i = 0; i < inputs_.size(); ++i)
-    if (inputs_[i].adds_gradient) expect_none(*inputs[i], join_text({"input ", static_cast<int64_t>(i)}));
+    if (inputs_[i].adds_gradient) expect_none(*inputs[i], static_cast<int>(i));
 }
 
 void FrozenPlan::check_tape(std::span<const Tensor* const> inputs) const {

@@ -114,7 +114,7 @@ void expand_layer_norm_grad(Expansion& e) {
 //
 // One sweep gives mean and variance: sums of x - shift and of its square, where the shift is the mean of the
 // first samples. What is lost to cancellation is a factor of 1 + (shift - mean)^2 / variance, and since those
-// samples are at least a 32nd of all, that is 33 at most, wherever the mean lies.
+// samples are at least a 32nd of all, that is 32 at most, wherever the mean lies.
 
 uint64_t all_but_channels(const Value& x) { return ((uint64_t{1} << x.ndim()) - 1) & ~uint64_t{2}; }
 double values_per_channel(const Value& x) {

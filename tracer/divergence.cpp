@@ -155,20 +155,18 @@ Divergence find_divergence(const PathEnd& now, const std::deque<std::unique_ptr<
   }
   if (!from) return {};
   Divergence result;
-  if (!best.now)
-    result = {Kind::Ended,     0,     now.node->depth - 1,
-              now.node->op.op, "end", std::string(name(best.before->op.op)),
-              "the end"};
-  else if (!best.before)
-    result = {Kind::WentOn,
-              0,
-              best.now->depth - 1,
-              best.now->op.op,
-              "end",
-              "the end",
-              std::string(name(best.now->op.op))};
-  else
+  if (best.before && best.now) {
     result = compare(*best.before, *best.now);
+  } else {
+    const auto text_of = [](const PathNode* at) { return std::string(at ? name(at->op.op) : "the end"); };
+    const PathNode& at = best.now ? *best.now : *now.node;
+    result.kind = best.now ? Kind::WentOn : Kind::Ended;
+    result.op_index = at.depth - 1;
+    result.op = at.op.op;
+    result.what = "end";
+    result.before = text_of(best.before);
+    result.now = text_of(best.now);
+  }
   result.from = from;
   return result;
 }
@@ -181,14 +179,12 @@ std::string_view remedy(Kind kind) {
     case Kind::Ended:
     case Kind::WentOn:
       return "each way through branches and each trip count is a path: choose between values with where(), "
-             "or "
-             "move what changes at every call out of the function";
+             "or move what changes at every call out of the function";
     case Kind::Attribute:
       return "axes, kernel sizes and the like are part of a path: keep them to a few values";
     case Kind::Operand:
       return "a number in the place of a tensor, or of another kind, is a path of its own, and so is each "
-             "trip "
-             "count of a loop, which backward repeats: pass one kind, keep to a few trip counts";
+             "trip count of a loop, which backward repeats: pass one kind, keep to a few trip counts";
     case Kind::DType:
       return "convert inputs to one dtype before the call";
     case Kind::Sizes:

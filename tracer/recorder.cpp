@@ -48,8 +48,12 @@ RecordedOperand recorded(const Operand& operand, int number) {
 
 // As eager does.
 void run_now(const OpCall& call) {
-  for (const Operand& operand : call.outputs)
-    operand.storage->has_bytes() ? operand.storage->bump_version() : operand.storage->materialise();
+  for (const Operand& operand : call.outputs) {
+    if (operand.storage->has_bytes())
+      operand.storage->bump_version();
+    else
+      operand.storage->materialise();
+  }
   execute(call);
 }
 

@@ -90,7 +90,7 @@ class Recorder final : public PendingWork {
   int exceptions_ = 0;             ///< in flight when the scope was opened
   bool left_known_paths_ = false;  ///< of a site that gave up, in this call
   PathNode* cursor_ = nullptr;
-  PathEnd* after_ = nullptr;  ///< what this body's stream before came to
+  PathEnd* after_ = nullptr;  ///< the last one that this body came to
   std::vector<PathNode*> ops_;
   std::vector<OperandValue> values_;
   std::vector<Ref<Storage>> storages_;  ///< by number

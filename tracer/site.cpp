@@ -29,6 +29,10 @@ std::string_view describe(FlushReason reason) {
   return "the stream grew too long";
 }
 
+std::string at_place(SourceLocation where) {
+  return where.line ? join_text({" at ", where.file, ":", where.line}) : "";
+}
+
 PathNode* PathNode::find(std::span<const uint64_t> words) const {
   const size_t bytes = words.size_bytes();
   for (PathNode* child = first_child.load(std::memory_order_acquire); child;
@@ -109,9 +113,8 @@ std::string Site::why_so_many_paths() const {
   if (!most) return "";
   std::string text =
       join_text({". What made most of its paths (", most_seen, "): ", most->divergence.text()});
-  if (most->after) text += join_text({", after ", describe(most->after->reason)});
-  if (most->after && most->after->where.line)
-    text += join_text({" at ", most->after->where.file, ":", most->after->where.line});
+  if (most->after)
+    text += join_text({", after ", describe(most->after->reason), at_place(most->after->where)});
   return text + join_text({"; ", remedy(most->divergence.kind)});
 }
 

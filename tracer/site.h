@@ -20,6 +20,8 @@ namespace etch {
 /// Why a stream of ops ended.
 enum class FlushReason : uint8_t { EndOfBody, HostRead, HostWrite, Explicit, FrozenCall, Limit };
 std::string_view describe(FlushReason reason);
+/// " at file:line"; empty if it is not known.
+std::string at_place(SourceLocation where);
 
 struct PathNode;
 
@@ -29,7 +31,7 @@ struct PathEnd {
   PathNode* node = nullptr;
   FlushReason reason = FlushReason::EndOfBody;
   SourceLocation where;
-  const PathEnd* after = nullptr;  ///< what the body's stream before came to, at first; null: the body began
+  const PathEnd* after = nullptr;  ///< the one that the body had come to just before, at first; null: none
   Divergence divergence;           ///< from the paths before it
   std::vector<Ref<Executable>> executables;
   std::vector<LiveSet> live_sets;  ///< seen since the last compile, without an executable for them

@@ -119,6 +119,7 @@ TEST(Grad, RefusesInputsWithoutGradients) {
   EXPECT_ERROR((grad((x * plain).sum(), {plain})), AutogradError, "got input 0");
   EXPECT_ERROR((grad(plain.sum(), {x})), AutogradError, "one without a tape");
   EXPECT_ERROR((grad(x * 2, {x})), ShapeError, "one-element tensor or a gradient");
+  EXPECT_ERROR((grad(x * 2, {x}, f32({1}).tensor())), ShapeError, "grad: expected a gradient of sizes [2]");
 }
 
 }  // namespace

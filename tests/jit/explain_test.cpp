@@ -83,7 +83,7 @@ TEST_F(Explain, APathAfterAReadIsComparedWithThoseAfterTheSameRead) {
   EXPECT_EQ(paths[1]["diverged"], "");  // path 1 begins with the body, it is nothing to compare with
   EXPECT_EQ(paths[2]["from_path"], 2);
   EXPECT_EQ(paths[2]["diverged"], "op 0: op exp before, add now");
-  EXPECT_NE(step.explain().find("follows path 1, where the host read a value at "), std::string::npos)
+  EXPECT_NE(step.explain().find("follows path 1, after the host read a value at "), std::string::npos)
       << step.explain();
 }
 

@@ -182,6 +182,12 @@ TEST_F(FreezeTape, GradientsOfAnInputAreGivenWhereItHasNone) {
   expect_values(fast(x), {2, 4});
   x.set_grad(ones({2}));
   expect_part(message<TraceError>([&] { fast(x); }), "expected input 0 [2] without a .grad");
+  auto leaving = compile([](const Tensor& of) {
+    (of * of).sum().backward();
+    return of.grad();
+  });
+  expect_part(message<TraceError>([&] { leaving.freeze(ones({2}).requires_grad_()); }),
+              "that leaves a gradient in the .grad of input 0");
 }
 
 TEST_F(FreezeTape, GradientsOfLeavesMadeInsideAreReturned) {
