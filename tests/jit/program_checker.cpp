@@ -73,17 +73,19 @@ bool takes_signs(const Graph& graph) {
                      [](const Node& node) { return node.op == Op::sign; });
 }
 
-// Whether a computed divisor is nearly zero beside the others: as a difference of large values it may be zero
-// itself, or have either sign.
-bool divides_by_nearly_nothing(const Graph& graph, const std::vector<InterpretedBuffer>& exact, double unit) {
+// Whether values hinge on how others are rounded: a divisor that is nearly zero beside its like may be zero
+// itself, or have either sign; the largest of values that are nearly equal may be any of them.
+bool hinges_on_rounding(const Graph& graph, const std::vector<InterpretedBuffer>& exact, double unit) {
   for (const Node& node : graph.nodes) {
-    if (node.op != Op::div && node.op != Op::reciprocal && node.op != Op::rsqrt) continue;
-    const GraphOperand& divisor = node.inputs.back();
-    if (!divisor.is_tensor() ||
-        graph.buffers[static_cast<size_t>(divisor.buffer)].kind == GraphBuffer::Kind::External)
+    const bool divides = node.op == Op::div || node.op == Op::reciprocal || node.op == Op::rsqrt;
+    if (!divides && node.op != Op::argmax && node.op != Op::argmin) continue;
+    const GraphOperand& operand = node.inputs.back();
+    if (!operand.is_tensor() || !is_floating(operand.dtype) ||
+        graph.buffers[static_cast<size_t>(operand.buffer)].kind == GraphBuffer::Kind::External)
       continue;
+    if (!divides) return true;
     double largest = 0, least = std::numeric_limits<double>::infinity();
-    for (const double value : exact[static_cast<size_t>(divisor.buffer)].values) {
+    for (const double value : exact[static_cast<size_t>(operand.buffer)].values) {
       if (!std::isfinite(value)) continue;
       largest = std::max(largest, std::abs(value));
       least = std::min(least, std::abs(value));
@@ -123,7 +125,7 @@ class CheckedExecutable final : public jit::PlanExecutable {
       // Two dtypes in one buffer, or nudged data that an op refuses.
       return true;
     }
-    if (divides_by_nearly_nothing(graph_, exact, unit_)) return true;
+    if (hinges_on_rounding(graph_, exact, unit_)) return true;
     // Sums cancel: what counts is how large the values of the call are.
     double largest = 0;
     for (const InterpretedBuffer& buffer : exact)
@@ -167,7 +169,7 @@ class CheckedExecutable final : public jit::PlanExecutable {
       const double allowed =
           (is_floating(rounded.dtype) ? 100 * spread + unit_ * largest : spread + truncates_) +
           2 * takes_signs_;
-      if (std::abs(value - want) <= allowed || std::isnan(spread) || std::isinf(spread)) continue;
+      if (std::abs(value - want) <= allowed || !(spread == 0 || spread < std::abs(want))) continue;
       if (disagreement().empty())
         disagreement() =
             join_text({"buffer %", static_cast<int64_t>(b), " element ", static_cast<int64_t>(i), ": ", value,
