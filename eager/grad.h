@@ -15,7 +15,8 @@ struct GradOptions {
 
 /// The gradients of `output` with respect to `inputs`, leaves or results of ops, in their order: what
 /// backward() would add to .grad, which stays as it is for these and all others. `gradient` may be left out
-/// for a one-element output. Only nodes between output and inputs run; hooks there do too. Throws ValueError
+/// for a one-element output. An input given twice gets one tensor twice. Only
+/// nodes between output and inputs run; hooks there do too. Throws ValueError
 /// for no inputs, AutogradError for an input that does not require gradients or, unless allow_unused, that
 /// the output does not depend on; else as backward().
 ///

@@ -60,6 +60,7 @@ class Copies {
   explicit Copies(std::span<const Tensor> examples) {
     for (const Tensor& example : examples)
       made_.push_back(example.defined() ? copy(example.ref()) : Tensor());
+    for (auto& [original, tensor] : known_) put_on_tape(Tensor(original), tensor);
   }
   std::vector<Tensor> take() { return std::move(made_); }
 
@@ -69,20 +70,23 @@ class Copies {
       if (original == of) return tensor;
     Tensor tensor = of->base ? make_view(copy(of->base), of->geometry, of->offset)
                              : make_tensor(copy(*of->storage), of->geometry, of->offset, of->dtype);
-    TensorImpl& impl = tensor.impl();
-    impl.is_view = of->is_view;
-    impl.view_version = impl.storage->version();
-    if (of->base) {
-      impl.base = copy(of->base).ref();
-      // As if the base had been written on the tape since: its history is looked up when it is needed.
-      if (impl.base->requires_grad && Tensor(of).requires_grad()) {
-        impl.storage->bump_version();
-        impl.storage->taped_version = impl.storage->version();
-      }
-    }
-    if (Tensor(of).requires_grad() && !tensor.requires_grad()) tensor.requires_grad_();
+    tensor.impl().is_view = of->is_view;
+    if (of->base) tensor.impl().base = copy(of->base).ref();
     known_.push_back({of, tensor});
     return tensor;
+  }
+  // Bases come before their views. A view that is on the tape finds its history when it is needed, as after a
+  // write to its base.
+  static void put_on_tape(const Tensor& original, Tensor& copy) {
+    Storage& storage = copy.storage();
+    if (storage.taped_version == 0) {
+      storage.bump_version();
+      storage.taped_version = storage.version();
+    }
+    TensorImpl& impl = copy.impl();
+    const bool finds = impl.base && impl.base->requires_grad && original.requires_grad();
+    impl.view_version = finds ? 0 : storage.version();
+    if (original.requires_grad() && !copy.requires_grad()) copy.requires_grad_();
   }
   Ref<Storage> copy(Storage& of) {
     for (const auto& [original, tensor] : known_)
@@ -241,10 +245,13 @@ std::string replaced_gradients(const Run& run) {
   for (size_t i = 0; i < run.copies.size(); ++i)
     if (run.copies[i].defined() && run.copies[i].grad().defined())
       return join_text({"that leaves a gradient in the .grad of input ", static_cast<int64_t>(i)});
-  const bool all_there =
-      std::all_of(run.gradients.begin(), run.gradients.end(),
-                  [](const GradientWatch::Added& added) { return !added.gradient || added.is_unchanged(); });
-  return all_there ? "" : "where backward adds to a .grad that is replaced later on";
+  for (const GradientWatch::Added& added : run.gradients) {
+    const bool made = !added.gradient && !added.is_unchanged() &&
+                      std::get<1>(run.place_of(Tensor(added.leaf).grad())) >= 0;  // release() tells
+    if (!made && !added.is_unchanged())
+      return "where backward adds to a .grad, or makes one, that is replaced later on";
+  }
+  return "";
 }
 
 /// Why the tape would miss writes that the run did; empty if it would not.
@@ -277,7 +284,8 @@ std::string obstacle(const Run& run, std::vector<FrozenPlan::RandomSlots>& rando
 
 /// Lets go of all tensors of the run, its capture included. Why it cannot be replayed if somebody else holds
 /// what it made or was given, so that the next call would have to put its own there; empty if nobody does.
-std::string release(Run& run) {
+/// `gradients` become those of leaves that are still there.
+std::string release(Run& run, std::vector<GradientWatch::Added>& gradients) {
   std::vector<std::pair<Ref<Storage>, std::string>> held;
   for (size_t n = 0; n < run.capture.live.size(); ++n)
     if (run.capture.live[n])
@@ -290,7 +298,9 @@ std::string release(Run& run) {
     if (std::none_of(held.begin(), held.end(), [&](const auto& other) { return other.first == storage; }))
       held.push_back({storage, join_text({"input ", static_cast<int64_t>(i)})});
   }
+  gradients = std::move(run.gradients);
   run = {};
+  std::erase_if(gradients, [](const GradientWatch::Added& added) { return added.leaf->use_count() == 1; });
   for (const auto& [storage, what] : held)
     if (storage->use_count() > 1)
       return join_text({"that keeps ", what,
@@ -364,8 +374,12 @@ std::shared_ptr<const FrozenPlan> freeze(std::shared_ptr<Site> site, std::span<c
         const uint64_t drawn = run.after.offset - run.before.offset;
         auto plan = std::make_shared<FrozenPlan>(site, examples, run.copies, run.results, previous->results,
                                                  run.capture, std::move(random), drawn, run.gradients);
-        reason = release(run);
-        if (reason.empty()) return plan;
+        std::vector<GradientWatch::Added> gradients;
+        reason = release(run, gradients);
+        if (reason.empty()) {
+          plan->expect_gradients(std::move(gradients));
+          return plan;
+        }
         previous.reset();
         continue;
       }

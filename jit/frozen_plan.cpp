@@ -48,10 +48,6 @@ FrozenPlan::FrozenPlan(std::shared_ptr<Site> site, std::span<const Tensor> examp
     input.adds_gradient = std::any_of(gradients.begin(), gradients.end(),
                                       [&](const auto& added) { return added.leaf == copy.ref(); });
   }
-  for (const GradientWatch::Added& added : gradients)
-    if (std::none_of(copies.begin(), copies.end(),
-                     [&](const Tensor& copy) { return added.leaf == copy.ref(); }))
-      gradients_.push_back(added);
   set_inputs(examples, copies);
   size_t slot = 0;
   for (const RecordedOp* op : path_->ops) {

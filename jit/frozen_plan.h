@@ -27,6 +27,8 @@ class FrozenPlan {
              std::span<const Tensor> results, std::span<const Tensor> earlier, const FlushCapture& capture,
              std::vector<RandomSlots> random, uint64_t drawn,
              std::span<const GradientWatch::Added> gradients);
+  /// At every call the .grad of these captured leaves must be as it is now.
+  void expect_gradients(std::vector<GradientWatch::Added> gradients) { gradients_ = std::move(gradients); }
   void run(std::span<const Tensor* const> inputs, std::span<Tensor> results, SourceLocation where) const;
 
   size_t count_results() const { return results_.size(); }

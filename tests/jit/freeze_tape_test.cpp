@@ -203,6 +203,43 @@ TEST_F(FreezeTape, GradientsOfLeavesMadeInsideAreReturned) {
   expect_values(of_view, {6, 20});  // 4x * x + 2x
 }
 
+TEST_F(FreezeTape, AResultMayHoldTheLeafThatTheBodyMade) {
+  const Tensor outside = tensor({3, 4});
+  auto step = compile([&](const Tensor& x) {
+    Tensor leaf = x.detach().requires_grad_(), other = outside.detach().requires_grad_();
+    const Tensor loss = (leaf * leaf * other).sum();
+    loss.backward();
+    return std::tuple(loss, leaf.grad(), other.grad());
+  });
+  auto fast = step.freeze(ones({2}));
+  const auto [loss, of_leaf, of_other] = fast(tensor({1, 2}));
+  expect_values(loss, {19});
+  expect_values(of_leaf, {6, 16});
+  expect_values(of_other, {1, 4});
+}
+
+TEST_F(FreezeTape, AGradientSetAsideIsRefused) {
+  Tensor w = ones({2}).requires_grad_();
+  w.set_grad(tensor({7, 7}));
+  auto step = compile([&](const Tensor& x) {
+    const Tensor saved = w.grad();
+    w.zero_grad();
+    (w * x).sum().backward();
+    const Tensor grad = w.grad();
+    w.set_grad(saved);
+    return grad;
+  });
+  expect_part(message<TraceError>([&] { step.freeze(ones({2})); }), "that is replaced later on");
+}
+
+TEST_F(FreezeTape, ExamplesMadeUnderNoGradComeInAnyOrder) {
+  const Tensor w = tensor({1, 2, 3, 4}).reshape({2, 2}).requires_grad_();
+  const Tensor plain = no_grad([&] { return w.select(0, 0); }), taped = w.select(0, 1);
+  auto step = compile([](const Tensor& a, const Tensor& b) { return (a * b).detach(); });
+  expect_values(step.freeze(plain, taped)(plain, taped), {3, 8});
+  expect_values(step.freeze(taped, plain)(taped, plain), {3, 8});
+}
+
 TEST_F(FreezeTape, ExamplesThatAreViewsOfOneAnotherShareTheirHistory) {
   Tensor w = tensor({3, 4}).requires_grad_();
   const auto body = [&](Tensor x, const Tensor& row) {

@@ -85,7 +85,7 @@ TEST_F(Freeze, WhatIsReturnedAndKeptOutsideIsRefused) {
         w.set_grad(grad.slice(0, 0, 2));
         return grad;
       },
-      "a .grad that is replaced later on");
+      "that is replaced later on");
   refuses([&](const Tensor& x) { return kept[0] = x * 2; }, "that keeps the result of op 0 (mul) outside");
   refuses(
       [&](const Tensor& x) {
