@@ -82,6 +82,7 @@ Operand operand(Base base, DType dtype, const MatmulGeometry& g, const int64_t (
   o.dense_strides.assign(rank, 1);
   for (size_t d = rank - 1; d-- > 0;) o.dense_strides[d] = o.dense_strides[d + 1] * o.sizes[d + 1];
   // Any value will do for size 1; the library wants one that looks like a matrix with unit stride somewhere.
+  // One row with gaps does not: oneDNN 3.7 computes wrong products of it, so it is copied.
   int64_t &row = o.strides[rank - 2], &column = o.strides[rank - 1];
   if (columns == 1 && rows == 1) {
     row = column = 1;
@@ -91,10 +92,7 @@ Operand operand(Base base, DType dtype, const MatmulGeometry& g, const int64_t (
     else
       column = 1;
   } else if (rows == 1) {
-    if (column == 1)
-      row = columns;
-    else
-      row = 1;
+    row = column * columns;
   }
   int64_t extent = std::max(row * rows, column * columns);
   for (size_t d = rank - 2; d-- > 0;) {
