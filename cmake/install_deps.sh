@@ -4,6 +4,9 @@
 set -euo pipefail
 
 packages=(g++ cmake ninja-build libdnnl-dev libabsl-dev nlohmann-json3-dev libgtest-dev libbenchmark-dev "$@")
+if command -v dpkg >/dev/null && [[ $(dpkg --print-architecture) == amd64 ]]; then
+  packages+=(libxsmm-dev)
+fi
 
 if ! command -v dpkg-query >/dev/null; then
   echo "install_deps: no dpkg here; expected these to be installed: ${packages[*]}" >&2

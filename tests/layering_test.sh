@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Checks that a folder includes only itself and the folders before it in the chain, that includes are rooted at the
-# repository, and that no files include each other in a circle. Usage: layering_test.sh [ROOT]
+# repository, that each library stays behind the files meant to know it, and that no files include each other in a
+# circle. Usage: layering_test.sh [ROOT]
 set -euo pipefail
 
 # Prints every violation below the folder $1 and fails if there is one.
@@ -25,6 +26,12 @@ check() {
     function fail(text) { print text; failures++ }
     function folder_of(path, parts) { split(path, parts, "/"); return parts[1] }
     FNR == 1 { files[FILENAME] = 1 }
+    /^[ \t]*#[ \t]*include[ \t]*<(dnnl|oneapi\/dnnl)/ && FILENAME !~ /^eager\/cpu\/onednn/ {
+      fail(FILENAME ":" FNR ": only eager/cpu/onednn* may include oneDNN")
+    }
+    /^[ \t]*#[ \t]*include[ \t]*<libxsmm/ && FILENAME != "eager/cpu/tile_product.cpp" {
+      fail(FILENAME ":" FNR ": only eager/cpu/tile_product.cpp may include libxsmm")
+    }
     /^[ \t]*#[ \t]*include[ \t]*"[^"]+"/ {
       target = $0
       sub(/^[^"]*"/, "", target); sub(/".*$/, "", target)
@@ -80,6 +87,11 @@ echo '#include "tracer/b.h"' >"$scratch/tracer/a.h"
 echo '#include "tracer/a.h"' >"$scratch/tracer/b.h"
 expect_failure 'circle: tracer/'
 rm "$scratch"/tracer/*
+echo '#include <dnnl.hpp>' >"$scratch/nn/a.cpp"
+expect_failure 'may include oneDNN'
+echo '#include <libxsmm.h>' >"$scratch/nn/a.cpp"
+expect_failure 'may include libxsmm'
+rm "$scratch"/nn/*
 echo '#include "runtime/a.h"' >"$scratch/tracer/a.h"
 echo >"$scratch/runtime/a.h"
 check "$scratch"

@@ -6,20 +6,26 @@
 namespace etch::cpu {
 
 /// Row-major c [m, n] = a [m, k] b [k, n], or c += a b. Strides are from row to row, in elements; the columns
-/// of b and c are neighbours, and so are those of a, or its rows if it is transposed.
+/// of b and c are neighbours, and so are those of a, or its rows if it is transposed (the stride then leads
+/// from column to column).
 struct TileShape {
   int64_t m, n, k;
   int64_t a_stride, b_stride, c_stride;
   bool a_transposed = false, accumulate = false;
 };
 
-/// Each element is its terms added one after another, k rising, by fused multiply-adds where the machine has
-/// them, starting from zero or from c. So its bits do not depend on how a product is cut into tiles, nor on
-/// terms that are zero.
+/// Each element is its terms added one after another, k rising, by fused multiply-adds, starting from zero or
+/// from c. So its bits do not depend on how a product is cut into tiles. Nothing else is read or written.
+/// Each new shape costs some 10 microseconds and a few KiB that the process keeps. What has_tile_product()
+/// does not recommend is computed by a plain loop.
 void tile_product(const TileShape& shape, const float* a, const float* b, float* c);
 
-/// Whether tile_product() takes such products: there is a library, and n is at least 17 (narrower ones are
-/// added up in another order).
+/// Whether tile_product() is fast: there is a library, it may make code for this machine, which has fused
+/// multiply-adds, and n is at least 17 (narrower ones the library adds up in another order).
 bool has_tile_product(int64_t n);
+
+/// to [columns, rows], dense, = the transpose of from [rows, columns], whose columns are neighbours and whose
+/// rows are from_stride >= columns elements apart. They must not overlap.
+void transpose_tile(const float* from, int64_t from_stride, int64_t rows, int64_t columns, float* to);
 
 }  // namespace etch::cpu

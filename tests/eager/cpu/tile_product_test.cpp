@@ -1,0 +1,126 @@
+// Products of tiles against chains of fused multiply-adds, bit for bit, and transposes.
+#include "eager/cpu/tile_product.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <thread>
+#include <vector>
+
+namespace etch::cpu {
+namespace {
+
+std::vector<float> random_values(int64_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<float> real(-1, 1);
+  std::vector<float> values(static_cast<size_t>(count));
+  for (float& value : values) value = real(random);
+  return values;
+}
+
+bool same_bits(const std::vector<float>& left, const std::vector<float>& right) {
+  return left.size() == right.size() &&
+         std::memcmp(left.data(), right.data(), left.size() * sizeof(float)) == 0;
+}
+
+int64_t rows_of_a(const TileShape& s) { return s.a_transposed ? s.k : s.m; }
+
+void chain(const TileShape& s, const float* a, const float* b, float* c) {
+  for (int64_t i = 0; i < s.m; ++i)
+    for (int64_t j = 0; j < s.n; ++j) {
+      float sum = s.accumulate ? c[i * s.c_stride + j] : 0;
+      for (int64_t p = 0; p < s.k; ++p)
+        sum =
+            std::fma(a[s.a_transposed ? p * s.a_stride + i : i * s.a_stride + p], b[p * s.b_stride + j], sum);
+      c[i * s.c_stride + j] = sum;
+    }
+}
+
+/// All of c is compared, gaps between its rows included. A c that is not added to starts as NaN.
+bool equals_chain(const TileShape& s) {
+  const auto a = random_values(rows_of_a(s) * s.a_stride, 1), b = random_values(s.k * s.b_stride, 2);
+  auto expected = random_values(s.m * s.c_stride, 3);
+  if (!s.accumulate) std::fill(expected.begin(), expected.end(), std::numeric_limits<float>::quiet_NaN());
+  auto result = expected;
+  chain(s, a.data(), b.data(), expected.data());
+  tile_product(s, a.data(), b.data(), result.data());
+  return same_bits(result, expected);
+}
+
+TileShape shape(int64_t m, int64_t n, int64_t k, bool a_transposed, bool accumulate, int64_t gap = 0) {
+  return {m, n, k, (a_transposed ? m : k) + gap, n + gap, n + gap, a_transposed, accumulate};
+}
+
+TEST(TileProduct, ElementsAreChains) {
+  if (!has_tile_product(17))
+    GTEST_SKIP() << "no libxsmm, or none for this machine: plain loops compute tiles";
+  for (int64_t m : {1, 3, 16, 31, 64})
+    for (int64_t n : {17, 24, 33, 64, 65, 77, 80, 81, 100, 128, 150})
+      for (int64_t k : {1, 2, 7, 32, 77, 500})
+        for (bool a_transposed : {false, true})
+          for (bool accumulate : {false, true})
+            ASSERT_TRUE(equals_chain(shape(m, n, k, a_transposed, accumulate)))
+                << m << " x " << n << " x " << k << (a_transposed ? ", a transposed" : "")
+                << (accumulate ? ", added" : "");
+}
+
+TEST(TileProduct, RowsMayBeApart) {
+  for (int64_t n : {17, 64, 99})
+    for (bool a_transposed : {false, true})
+      for (bool accumulate : {false, true})
+        for (int64_t gap : {1, 16, 29})
+          ASSERT_TRUE(equals_chain(shape(21, n, 19, a_transposed, accumulate, gap)))
+              << n << ", gaps of " << gap << (a_transposed ? ", a transposed" : "")
+              << (accumulate ? ", added" : "");
+}
+
+TEST(TileProduct, AnyOtherShapeIsComputedToo) {
+  for (bool a_transposed : {false, true})
+    for (bool accumulate : {false, true})
+      for (const auto& [m, n, k] : {std::array<int64_t, 3>{5, 1, 9}, {4, 16, 40}, {3, 20, 0}, {0, 20, 3}})
+        EXPECT_TRUE(equals_chain(shape(m, n, k, a_transposed, accumulate))) << m << " x " << n << " x " << k;
+  // All rows of b are one.
+  TileShape repeated = shape(20, 40, 8, false, false);
+  repeated.b_stride = 0;
+  const auto a = random_values(160, 1), b = random_values(40, 2);
+  std::vector<float> expected(800), result(800);
+  chain(repeated, a.data(), b.data(), expected.data());
+  tile_product(repeated, a.data(), b.data(), result.data());
+  EXPECT_TRUE(same_bits(result, expected));
+}
+
+TEST(TileProduct, ThreadsMayShareShapes) {
+  std::vector<int> equal(4);
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < equal.size(); ++i)
+    threads.emplace_back([&, i] {
+      bool all = true;
+      for (int64_t k = 90; k < 120; ++k) all &= equals_chain(shape(9, 50, k, false, false));
+      equal[i] = all;
+    });
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(equal, std::vector<int>(4, 1));
+}
+
+TEST(TransposeTile, SwapsRowsAndColumns) {
+  for (int64_t rows : {1, 5, 16, 77, 256})
+    for (int64_t columns : {1, 7, 32, 40, 300})
+      for (int64_t gap : {0, 3, 64}) {
+        const int64_t stride = columns + gap;
+        const auto from = random_values(rows * stride, 4);
+        std::vector<float> to(static_cast<size_t>(rows * columns + 1), -2.0f);
+        transpose_tile(from.data(), stride, rows, columns, to.data());
+        for (int64_t i = 0; i < rows; ++i)
+          for (int64_t j = 0; j < columns; ++j)
+            ASSERT_EQ(to[j * rows + i], from[i * stride + j]) << rows << " x " << columns << ", " << gap;
+        ASSERT_EQ(to.back(), -2.0f);
+      }
+}
+
+}  // namespace
+}  // namespace etch::cpu
