@@ -64,29 +64,32 @@ struct Plain {
   }
 };
 
-/// A product over batches: the two innermost batch dimensions are the library's, the rest is walked.
-struct Matmul {
+/// A product over batches: the two innermost batch dimensions are the library's, the rest is walked. Operands
+/// may lack memory.
+struct MatmulLoop {
   Loop batches;  // (c, a, b)
-  std::shared_ptr<const Contraction> product;
+  onednn::MatmulGeometry geometry;
+  bool is_empty;
 
-  explicit Matmul(const OpCall& call) : batches(Dims{}) {
+  explicit MatmulLoop(const OpCall& call) : batches(Dims{}) {
     const Operand &a = call.inputs[0], &b = call.inputs[1], &c = call.outputs[0];
     Dims sizes = c.geometry->sizes;
     const int rank = sizes.size();
-    onednn::MatmulGeometry geometry;
     geometry.m = sizes[rank - 2];
     geometry.n = sizes[rank - 1];
     geometry.k = a.geometry->sizes.back();
     geometry.a = a.dtype;
     geometry.b = b.dtype;
     geometry.c = c.dtype;
+    is_empty = c.geometry->numel() == 0 || geometry.k == 0;
     const auto add = [&](const Operand& operand, int64_t* strides) {
       Geometry batch = *operand.geometry;
       strides[2] = batch.strides[batch.ndim() - 2];
       strides[3] = batch.strides[batch.ndim() - 1];
       batch.sizes.resize(batch.ndim() - 2);
       batch.strides.resize(batch.sizes.size());
-      batches.add(operand.data(), static_cast<int64_t>(item_size(operand.dtype)), &batch);
+      batches.add(operand.base ? operand.data() : nullptr, static_cast<int64_t>(item_size(operand.dtype)),
+                  &batch);
     };
     sizes.resize(rank - 2);
     batches = Loop(sizes);
@@ -100,7 +103,14 @@ struct Matmul {
       for (int k = 0; k < 3; ++k) strides[k][i] = batches.stride[k][d] / batches.item[k];
       batches.count /= std::max<int64_t>(batches.size[d], 1);
     }
-    if (c.geometry->numel() > 0 && geometry.k > 0) product = onednn::prepare_matmul(geometry);
+  }
+};
+
+struct Matmul : MatmulLoop {
+  std::shared_ptr<const Contraction> product;
+
+  explicit Matmul(const OpCall& call) : MatmulLoop(call) {
+    if (!is_empty) product = onednn::prepare_matmul(geometry);
   }
 };
 
@@ -212,6 +222,11 @@ size_t contraction_scratch_bytes(const OpCall& call) {
   if (call.op != Op::matmul) return Convolution(call).scratch_bytes();
   const Matmul matmul(call);
   return matmul.product ? matmul.product->scratch_bytes() : 0;
+}
+
+bool sums_in_order(const OpCall& matmul) {
+  const MatmulLoop loop(matmul);
+  return !loop.is_empty && onednn::sums_in_order(loop.geometry);
 }
 
 void run_contraction(const OpCall& call, void* scratch) {

@@ -49,7 +49,7 @@ class Contraction {
   /// must not overlap the operands. Throws Error when the library fails.
   virtual void run(const void* first, const void* second, const void* bias, void* out,
                    void* scratch) const = 0;
-  /// What computes it: the library's name of its kernel, or "plain".
+  /// What computes it: the library's name of its kernel, "plain" or "tiles".
   const std::string& implementation() const { return implementation_; }
 
  protected:
@@ -67,6 +67,10 @@ std::shared_ptr<const Contraction> prepare_matmul(const MatmulGeometry& geometry
 std::shared_ptr<const Contraction> prepare_conv_forward(const ConvGeometry& geometry);
 std::shared_ptr<const Contraction> prepare_conv_backward_data(const ConvGeometry& geometry);
 std::shared_ptr<const Contraction> prepare_conv_backward_weights(const ConvGeometry& geometry);
+
+/// Whether prepare_matmul() computes each element as one chain of fused multiply-adds over rising k, starting
+/// at 0 (tile_product() does). The same for any number of threads.
+bool sums_in_order(const MatmulGeometry& geometry);
 
 /// Drops all cached preparations; those in use stay valid.
 void clear_cache();

@@ -1,8 +1,10 @@
-// Matrix products by oneDNN: the geometry is simplified, then the first layout with a fast kernel is taken.
+// Matrix products: the geometry is simplified; batches of small ones go to tile_product(), tiny ones to
+// loops, the others to oneDNN, in the first layout with a fast kernel.
 #include <algorithm>
 #include <array>
 #include <optional>
 
+#include "eager/cpu/matmul_batched.h"
 #include "eager/cpu/matmul_plain.h"
 #include "eager/cpu/onednn_prepare.h"
 #include "eager/cpu/onednn_program.h"
@@ -65,6 +67,23 @@ MatmulGeometry transpose(const MatmulGeometry& g) {
     t.c_strides[2 + d] = g.c_strides[3 - d];
   }
   return t;
+}
+
+/// The product as it is computed.
+struct Arranged {
+  MatmulGeometry geometry;
+  bool transposed;  // operands swapped
+
+  explicit Arranged(const MatmulGeometry& given) : geometry(simplify(given)) {
+    const MatmulGeometry& g = geometry;
+    transposed = g.c_strides[3] != 1 && g.n > 1 && (g.c_strides[2] == 1 || g.m == 1) && !g.bias;
+    if (transposed) geometry = transpose(g);
+  }
+};
+
+bool is_tiny(const MatmulGeometry& g) {
+  return g.a == DType::F32 && g.b == DType::F32 && g.c == DType::F32 &&
+         g.batch[0] * g.batch[1] * g.m * g.n * g.k <= kTinyWork;
 }
 
 /// `strides` are those of drop_idle_strides(); batches of stride 0 get size 1, unless `repeated` names them:
@@ -204,13 +223,14 @@ std::shared_ptr<const Contraction> build_matmul(const MatmulGeometry& geometry) 
   const DType in = arithmetic(description, given.a, given.b, given.c);
   const int64_t results = given.batch[0] * given.batch[1] * given.m * given.n;
   if (results == 0 || given.k == 0) return build_empty(given, description);
-  const bool all_f32 = given.a == DType::F32 && given.b == DType::F32 && given.c == DType::F32;
-  if (in != DType::F32 && in != DType::BF16) return make_matmul_plain(given);
-  if (all_f32 && results * given.k <= kTinyWork) return make_matmul_plain(given);
+  if ((in != DType::F32 && in != DType::BF16) || is_tiny(given)) return make_matmul_plain(given);
+  const Arranged arranged(given);
+  if (is_small_batch(arranged.geometry)) return make_matmul_batched(arranged.geometry, arranged.transposed);
+  return build_library(arranged.geometry, arranged.transposed, description);
+}
 
-  const MatmulGeometry g = simplify(given);
-  const bool transposed = g.c_strides[3] != 1 && g.n > 1 && (g.c_strides[2] == 1 || g.m == 1) && !g.bias;
-  return build_library(transposed ? transpose(g) : g, transposed, description);
+bool sums_in_order(const MatmulGeometry& geometry) {
+  return !is_tiny(geometry) && is_small_batch(Arranged(geometry).geometry);
 }
 
 }  // namespace etch::onednn

@@ -26,8 +26,9 @@ void plain_product(const TileShape& s, const float* a, const float* b, float* c)
 
 #ifdef ETCH_HAVE_XSMM
 
-/// For up to 16 columns libxsmm keeps several partial sums, so every piece has more; 64 are fastest.
-constexpr int64_t kFewestColumns = 17, kColumns = 64;
+/// For up to 16 columns libxsmm keeps several partial sums, so every piece has more; 64 are fastest, and
+/// vectors that are not full belong into the last piece.
+constexpr int64_t kFewestColumns = 17, kColumns = 64, kFewerColumns = 48;
 
 /// Null if there is none, because a row is longer than the stride, say.
 libxsmm_smmfunction find_kernel(const TileShape& s, int64_t columns) {
@@ -61,9 +62,9 @@ void tile_product(const TileShape& s, const float* a, const float* b, float* c) 
   if (!has_tile_product(s.n)) return plain_product(s, a, b, c);
   for (int64_t j = 0; j < s.n;) {
     const int64_t left = s.n - j;
-    const int64_t columns = left >= kColumns + kFewestColumns || left == kColumns ? kColumns
-                            : left > kColumns                                     ? left / 2
-                                                                                  : left;
+    const int64_t columns = left <= kColumns                    ? left
+                            : left >= kColumns + kFewestColumns ? kColumns
+                                                                : kFewerColumns;
     if (const libxsmm_smmfunction kernel = find_kernel(s, columns)) {
       kernel(b + j, a, c + j);
     } else {
