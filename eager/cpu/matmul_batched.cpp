@@ -2,6 +2,7 @@
 #include "eager/cpu/matmul_batched.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "eager/cpu/tile_product.h"
 #include "runtime/parallel.h"
@@ -13,6 +14,17 @@ constexpr int64_t kBlockRows = 64;
 constexpr int64_t kFewestRows = 16;
 /// Bytes of b, which is read once a block.
 constexpr int64_t kLargestB = 512 << 10;
+/// Bytes of b from which its rows are brought together if they lie apart: else they compete for few cache
+/// lines.
+constexpr int64_t kPackedB = 32 << 10;
+
+/// Multiplications worth a thread.
+constexpr int64_t kThreadWork = 100'000;
+
+/// From row to row of a packed b: an odd number of lines, so that a column takes all of the cache's sets.
+int64_t packed_stride(int64_t n) { return ((n + 15) / 16 | 1) * 16; }
+
+int64_t bytes_of_b(const MatmulGeometry& g) { return g.k * g.n * static_cast<int64_t>(sizeof(float)); }
 
 enum class Layout { Rows, Columns, Other };
 
@@ -29,28 +41,34 @@ class MatmulBatched final : public Contraction {
     implementation_ = "tiles";
     const bool a_transposed = layout(g_.a_strides, g_.m, g_.k) == Layout::Columns;
     b_transposed_ = layout(g_.b_strides, g_.k, g_.n) == Layout::Columns;
-    shape_ = {.m = 0,
-              .n = g_.n,
-              .k = g_.k,
-              .a_stride = g_.a_strides[a_transposed ? 3 : 2],
-              .b_stride = b_transposed_ ? g_.n : g_.b_strides[2],
-              .c_stride = g_.c_strides[2],
-              .a_transposed = a_transposed};
-    // As even as possible: at most two shapes.
+    packs_ = b_transposed_ || (g_.b_strides[2] != g_.n && bytes_of_b(g_) > kPackedB);
+    b_stride_ = packs_ ? packed_stride(g_.n) : g_.b_strides[2];
+    // Blocks as even as possible, so of two sizes at most.
     blocks_ = std::max<int64_t>((g_.m + kBlockRows / 2) / kBlockRows, 1);
+    cpu::TileShape shape{.m = g_.m / blocks_,
+                         .n = g_.n,
+                         .k = g_.k,
+                         .a_stride = g_.a_strides[a_transposed ? 3 : 2],
+                         .b_stride = b_stride_,
+                         .c_stride = g_.c_strides[2],
+                         .a_transposed = a_transposed};
+    products_.emplace_back(shape);
+    ++shape.m;
+    if (g_.m % blocks_ != 0) products_.emplace_back(shape);
     tasks_ = g_.batch[0] * g_.batch[1] * blocks_;
     ranges_ = std::min<int64_t>(num_threads(), tasks_);
-    if (b_transposed_) scratch_bytes_ = static_cast<size_t>(ranges_ * g_.k * g_.n) * sizeof(float);
+    packed_ = packs_ ? g_.k * b_stride_ : 0;
+    scratch_bytes_ = static_cast<size_t>(ranges_ * packed_) * sizeof(float);
   }
 
   void run(const void* first, const void* second, const void*, void* out, void* scratch) const override {
     const auto* a = static_cast<const float*>(swapped_ ? second : first);
     const auto* b = static_cast<const float*>(swapped_ ? first : second);
     const int64_t work = std::max<int64_t>(g_.m / blocks_ * g_.n * g_.k * (tasks_ / ranges_), 1);
-    parallel_for(ranges_, std::max<int64_t>(1, 400'000 / work), [&](int64_t begin, int64_t end) {
+    parallel_for(ranges_, std::max<int64_t>(1, kThreadWork / work), [&](int64_t begin, int64_t end) {
       for (int64_t range = begin; range < end; ++range)
         run_tasks(range * tasks_ / ranges_, (range + 1) * tasks_ / ranges_, a, b, static_cast<float*>(out),
-                  static_cast<float*>(scratch) + (b_transposed_ ? range * g_.k * g_.n : 0));
+                  static_cast<float*>(scratch) + range * packed_);
     });
   }
 
@@ -59,29 +77,33 @@ class MatmulBatched final : public Contraction {
     return batch / g_.batch[1] * strides[0] + batch % g_.batch[1] * strides[1];
   }
 
+  void pack(const float* b, float* rows) const {
+    if (b_transposed_) return cpu::transpose_tile(b, g_.b_strides[3], g_.n, g_.k, rows, b_stride_);
+    for (int64_t p = 0; p < g_.k; ++p) std::copy_n(b + p * g_.b_strides[2], g_.n, rows + p * b_stride_);
+  }
+
   void run_tasks(int64_t begin, int64_t end, const float* a, const float* b, float* c,
                  float* rows_of_b) const {
-    int64_t prepared = -1;
-    cpu::TileShape shape = shape_;
+    int64_t packed_batch = -1;
     for (int64_t task = begin; task < end; ++task) {
       const int64_t batch = task / blocks_, block = task % blocks_;
       const float* right = b + offset(g_.b_strides, batch);
-      if (b_transposed_) {
-        if (prepared != batch) cpu::transpose_tile(right, g_.b_strides[3], g_.n, g_.k, rows_of_b);
-        prepared = batch;
+      if (packs_) {
+        if (packed_batch != batch) pack(right, rows_of_b);
+        packed_batch = batch;
         right = rows_of_b;
       }
       const int64_t row = g_.m * block / blocks_;
-      shape.m = g_.m * (block + 1) / blocks_ - row;
-      cpu::tile_product(shape, a + offset(g_.a_strides, batch) + row * g_.a_strides[2], right,
-                        c + offset(g_.c_strides, batch) + row * g_.c_strides[2]);
+      const int64_t rows = g_.m * (block + 1) / blocks_ - row;
+      products_[rows - g_.m / blocks_](a + offset(g_.a_strides, batch) + row * g_.a_strides[2], right,
+                                       c + offset(g_.c_strides, batch) + row * g_.c_strides[2]);
     }
   }
 
   MatmulGeometry g_;
-  bool swapped_, b_transposed_;
-  cpu::TileShape shape_;
-  int64_t blocks_, tasks_, ranges_;
+  bool swapped_, b_transposed_, packs_;
+  std::vector<cpu::TileProduct> products_;  // of the smaller blocks, and of those with a row more
+  int64_t blocks_, tasks_, ranges_, packed_, b_stride_;
 };
 
 }  // namespace
@@ -91,9 +113,8 @@ bool is_small_batch(const MatmulGeometry& g) {
   // One matrix for all batches makes one large product of them, whether or not the strides allow it.
   const bool shared = (g.batch[0] == 1 || g.b_strides[0] == 0) && (g.batch[1] == 1 || g.b_strides[1] == 0);
   return g.batch[0] * g.batch[1] >= 2 && !shared && g.m >= kFewestRows && g.k >= 2 &&
-         g.k * g.n * static_cast<int64_t>(sizeof(float)) <= kLargestB && cpu::has_tile_product(g.n) &&
-         g.c_strides[3] == 1 && layout(g.a_strides, g.m, g.k) != Layout::Other &&
-         layout(g.b_strides, g.k, g.n) != Layout::Other;
+         bytes_of_b(g) <= kLargestB && cpu::has_tile_product(g.n) && g.c_strides[3] == 1 &&
+         layout(g.a_strides, g.m, g.k) != Layout::Other && layout(g.b_strides, g.k, g.n) != Layout::Other;
 }
 
 std::shared_ptr<const Contraction> make_matmul_batched(const MatmulGeometry& geometry, bool swapped) {

@@ -31,7 +31,7 @@ void plain_product(const TileShape& s, const float* a, const float* b, float* c)
 constexpr int64_t kFewestColumns = 17, kColumns = 64, kFewerColumns = 48;
 
 /// Null if there is none, because a row is longer than the stride, say.
-libxsmm_smmfunction find_kernel(const TileShape& s, int64_t columns) {
+void* find_kernel(const TileShape& s, int64_t columns) {
   if (std::min({s.m, columns, s.k}) <= 0 ||
       std::max({s.m, columns, s.k, s.a_stride, s.b_stride, s.c_stride}) > INT_MAX)
     return nullptr;
@@ -40,8 +40,8 @@ libxsmm_smmfunction find_kernel(const TileShape& s, int64_t columns) {
   const float alpha = 1, beta = s.accumulate ? 1 : 0;
   const int flags = s.a_transposed ? LIBXSMM_GEMM_FLAG_TRANS_B : LIBXSMM_GEMM_FLAG_NONE;
   const int prefetch = LIBXSMM_PREFETCH_NONE;
-  return libxsmm_smmdispatch(narrow(columns), narrow(s.m), narrow(s.k), &ldb, &lda, &ldc, &alpha, &beta,
-                             &flags, &prefetch);
+  return reinterpret_cast<void*>(libxsmm_smmdispatch(narrow(columns), narrow(s.m), narrow(s.k), &ldb, &lda,
+                                                     &ldc, &alpha, &beta, &flags, &prefetch));
 }
 
 bool has_library() {
@@ -58,21 +58,39 @@ bool has_library() {
 
 bool has_tile_product(int64_t n) { return n >= kFewestColumns && has_library(); }
 
-void tile_product(const TileShape& s, const float* a, const float* b, float* c) {
-  if (!has_tile_product(s.n)) return plain_product(s, a, b, c);
-  for (int64_t j = 0; j < s.n;) {
-    const int64_t left = s.n - j;
-    const int64_t columns = left <= kColumns                    ? left
-                            : left >= kColumns + kFewestColumns ? kColumns
-                                                                : kFewerColumns;
-    if (const libxsmm_smmfunction kernel = find_kernel(s, columns)) {
-      kernel(b + j, a, c + j);
-    } else {
-      TileShape piece = s;
-      piece.n = columns;
-      plain_product(piece, a, b + j, c + j);
+TileProduct::TileProduct(const TileShape& shape) : shape_(shape) {
+  const auto add = [&](int64_t columns, int64_t repeats) {
+    if (repeats > 0) pieces_[count_++] = {columns, repeats, find_kernel(shape, columns)};
+  };
+  if (!has_tile_product(shape.n)) {
+    pieces_[count_++] = {shape.n, 1, nullptr};
+    return;
+  }
+  const int64_t whole = shape.n % kColumns == 0 || shape.n % kColumns >= kFewestColumns
+                            ? shape.n / kColumns
+                            : shape.n / kColumns - 1;
+  const int64_t left = shape.n - whole * kColumns;
+  add(kColumns, whole);
+  if (left > kColumns) {
+    add(kFewerColumns, 1);
+    add(left - kFewerColumns, 1);
+  } else {
+    add(left, left > 0);
+  }
+}
+
+void TileProduct::operator()(const float* a, const float* b, float* c) const {
+  for (int i = 0; i < count_; ++i) {
+    const Piece& piece = pieces_[i];
+    for (int64_t repeat = 0; repeat < piece.repeats; ++repeat, b += piece.columns, c += piece.columns) {
+      if (piece.kernel) {
+        reinterpret_cast<libxsmm_smmfunction>(piece.kernel)(b, a, c);
+      } else {
+        TileShape shape = shape_;
+        shape.n = piece.columns;
+        plain_product(shape, a, b, c);
+      }
     }
-    j += columns;
   }
 }
 
@@ -80,21 +98,31 @@ void tile_product(const TileShape& s, const float* a, const float* b, float* c) 
 
 bool has_tile_product(int64_t) { return false; }
 
-void tile_product(const TileShape& s, const float* a, const float* b, float* c) { plain_product(s, a, b, c); }
+TileProduct::TileProduct(const TileShape& shape) : shape_(shape) {}
+
+void TileProduct::operator()(const float* a, const float* b, float* c) const {
+  plain_product(shape_, a, b, c);
+}
 
 #endif
 
-void transpose_tile(const float* from, int64_t from_stride, int64_t rows, int64_t columns, float* to) {
+void tile_product(const TileShape& shape, const float* a, const float* b, float* c) {
+  TileProduct{shape}(a, b, c);
+}
+
+void transpose_tile(const float* from, int64_t from_stride, int64_t rows, int64_t columns, float* to,
+                    int64_t to_stride) {
+  if (to_stride == 0) to_stride = rows;
 #ifdef ETCH_HAVE_XSMM
-  if (has_library() && std::max({from_stride, rows, columns}) <= INT_MAX) {
-    libxsmm_otrans(to, from, sizeof(float), static_cast<libxsmm_blasint>(columns),
-                   static_cast<libxsmm_blasint>(rows), static_cast<libxsmm_blasint>(from_stride),
-                   static_cast<libxsmm_blasint>(rows));
+  if (has_library() && std::max({from_stride, rows, columns, to_stride}) <= INT_MAX) {
+    const auto narrow = [](int64_t value) { return static_cast<libxsmm_blasint>(value); };
+    libxsmm_otrans(to, from, sizeof(float), narrow(columns), narrow(rows), narrow(from_stride),
+                   narrow(to_stride));
     return;
   }
 #endif
   for (int64_t j = 0; j < columns; ++j)
-    for (int64_t i = 0; i < rows; ++i) to[j * rows + i] = from[i * from_stride + j];
+    for (int64_t i = 0; i < rows; ++i) to[j * to_stride + i] = from[i * from_stride + j];
 }
 
 }  // namespace etch::cpu

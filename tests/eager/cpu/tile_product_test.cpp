@@ -48,8 +48,10 @@ bool equals_chain(const TileShape& s) {
   if (!s.accumulate) std::fill(expected.begin(), expected.end(), std::numeric_limits<float>::quiet_NaN());
   auto result = expected;
   chain(s, a.data(), b.data(), expected.data());
+  auto prepared_result = result;
   tile_product(s, a.data(), b.data(), result.data());
-  return same_bits(result, expected);
+  TileProduct{s}(a.data(), b.data(), prepared_result.data());
+  return same_bits(result, expected) && same_bits(prepared_result, expected);
 }
 
 TileShape shape(int64_t m, int64_t n, int64_t k, bool a_transposed, bool accumulate, int64_t gap = 0) {
@@ -111,14 +113,13 @@ TEST(TransposeTile, SwapsRowsAndColumns) {
   for (int64_t rows : {1, 5, 16, 77, 256})
     for (int64_t columns : {1, 7, 32, 40, 300})
       for (int64_t gap : {0, 3, 64}) {
-        const int64_t stride = columns + gap;
-        const auto from = random_values(rows * stride, 4);
-        std::vector<float> to(static_cast<size_t>(rows * columns + 1), -2.0f);
-        transpose_tile(from.data(), stride, rows, columns, to.data());
+        const int64_t from_stride = columns + gap, to_stride = rows + gap / 2;
+        const auto from = random_values(rows * from_stride, 4);
+        std::vector<float> expected(static_cast<size_t>(columns * to_stride), -2.0f), to = expected;
         for (int64_t i = 0; i < rows; ++i)
-          for (int64_t j = 0; j < columns; ++j)
-            ASSERT_EQ(to[j * rows + i], from[i * stride + j]) << rows << " x " << columns << ", " << gap;
-        ASSERT_EQ(to.back(), -2.0f);
+          for (int64_t j = 0; j < columns; ++j) expected[j * to_stride + i] = from[i * from_stride + j];
+        transpose_tile(from.data(), from_stride, rows, columns, to.data(), gap ? to_stride : 0);
+        ASSERT_TRUE(same_bits(to, expected)) << rows << " x " << columns << ", gaps of " << gap;
       }
 }
 
