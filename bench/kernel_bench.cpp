@@ -92,7 +92,7 @@ class Runner {
   }
   std::vector<std::unique_ptr<float, Free>> buffers_;
   int next_ = 1000;
-  std::shared_ptr<FusionGroup> group_ = std::make_shared<FusionGroup>();
+  std::shared_ptr<NodeGroup> group_ = std::make_shared<NodeGroup>();
   Node fused_;
   codegen::LoweredKernel kernel_;
   codegen::LoadedKernel loaded_;

@@ -46,6 +46,7 @@ struct LoweredKernel {
   std::vector<GraphOperand> pointers;
   std::vector<bool> written;  ///< of each pointer
   std::vector<int64_t> dims;
+  int run = -1;  ///< the dim that is the length of the rows, if one is; windows do not depend on it
   std::vector<GraphOperand> scalars;
   std::vector<KernelPhase> phases;
   int64_t scratch_bytes = 0;

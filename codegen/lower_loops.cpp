@@ -72,7 +72,14 @@ void Lowering::make_loops() {
   add_loop(LoopRole::Run, run);
   add_loop(LoopRole::Reduced, reduced);
 
-  for (const LoopDim& dim : nest_.dims) kernel_.dims.push_back(dim.extent);
+  for (const LoopDim& dim : nest_.dims) {
+    if (dim.role == LoopRole::Run) kernel_.run = static_cast<int>(kernel_.dims.size());
+    kernel_.dims.push_back(dim.extent);
+  }
+  if (std::count_if(nest_.dims.begin(), nest_.dims.end(), [](const LoopDim& dim) {
+        return dim.role == LoopRole::Run || dim.role == LoopRole::Outer;
+      }) != 1)
+    kernel_.run = -1;
   for (const Window& window : windows_) {
     LoopWindow& added = nest_.windows.emplace_back(LoopWindow{window.pointer, window.dtype, {}});
     for (size_t k = 0; k < nest_.dims.size(); ++k) {

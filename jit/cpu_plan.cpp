@@ -120,7 +120,9 @@ CpuPlan::CpuPlan(CpuProgram program, const LiveSet& live, ExecutableStatistics s
     const Node& node = graph.nodes[i];
     Step& step = steps_[i];
     step.scratch = program_.memory.scratch[i];
-    if (node.op != Op::fused) {
+    if (program_.tiles[i]) {
+      add(step, Step::Kind::Tile, tiles_, make_tile(*program_.tiles[i]));
+    } else if (node.op != Op::fused) {
       Call call = make_call(node, false);
       call.checks = checked_operand(node) >= 0 && !checks_early(graph, facts, node);
       std::optional<cpu::SmallPointwise> small;
@@ -208,6 +210,23 @@ CpuPlan::Pieces CpuPlan::make_pieces(const PieceSum& sum) {
   return result;
 }
 
+CpuPlan::Tile CpuPlan::make_tile(const TilePlan& plan) {
+  Tile result{&plan, {}, {}, {}, {}};
+  for (const TilePlan::Window& window : plan.windows) result.windows.push_back(resolve(window.operand));
+  for (const TilePlan::Stage& stage : plan.stages) {
+    if (const auto* product = std::get_if<TilePlan::Product>(&stage)) {
+      if (product->hidden) result.masks.push_back(resolve(product->hidden->mask));
+      continue;
+    }
+    const auto& kernel = std::get<TilePlan::Kernel>(stage);
+    for (size_t i = 0; i < kernel.local.size(); ++i)
+      result.pointers.push_back(kernel.local[i] < 0 ? resolve(kernel.lowered.pointers[i]) : Address{});
+    for (const GraphOperand& s : kernel.lowered.scalars)
+      result.scalars.push_back({s.slot, s.dtype, s.scalar});
+  }
+  return result;
+}
+
 CpuPlan::Call CpuPlan::make_call(const Node& node, bool for_check) {
   Call call;
   call.node = &node;
@@ -262,6 +281,19 @@ void CpuPlan::run_kernel(const Kernel& kernel, char* scratch, const Frame& frame
     });
 }
 
+void CpuPlan::run_tiles(const Tile& tile, char* scratch, const Frame& frame) const {
+  TileArguments arguments;
+  const auto fill = [&](const std::vector<Address>& from, std::vector<char*>& to) {
+    for (const Address& address : from) to.push_back(frame.at(address));
+  };
+  fill(tile.windows, arguments.windows);
+  fill(tile.masks, arguments.masks);
+  fill(tile.pointers, arguments.pointers);
+  for (const ScalarSource& scalar : tile.scalars)
+    arguments.scalars.push_back(codegen::kernel_scalar(frame.at(scalar), scalar.dtype));
+  run_tile(*tile.plan, arguments, reinterpret_cast<float*>(scratch));
+}
+
 void CpuPlan::run_pieces(const Pieces& pieces, const Frame& frame) const {
   absl::InlinedVector<cpu::PieceTerm, 8> terms;
   for (const Pieces::Term& term : pieces.terms)
@@ -284,6 +316,8 @@ void CpuPlan::run_step(const Step& step, const Frame& frame) const {
   switch (step.kind) {
     case Step::Kind::Kernel:
       return run_kernel(kernels_[step.index], scratch, frame);
+    case Step::Kind::Tile:
+      return run_tiles(tiles_[step.index], scratch, frame);
     case Step::Kind::Call:
       return run_call(calls_[step.index], scratch, frame);
     case Step::Kind::SmallCall:
@@ -413,7 +447,8 @@ std::vector<double> CpuPlan::kernel_ms() const {
   const Timing* const timings = timed_.load(std::memory_order_acquire);
   std::vector<double> result;
   for (size_t i = 0; i < steps_.size(); ++i)
-    if (steps_[i].kind == Step::Kind::Kernel) result.push_back(timings ? timings[i].median() : 0);
+    if (steps_[i].kind == Step::Kind::Kernel || steps_[i].kind == Step::Kind::Tile)
+      result.push_back(timings ? timings[i].median() : 0);
   return result;
 }
 

@@ -12,6 +12,7 @@
 #include "jit/executable.h"
 #include "jit/memory_plan.h"
 #include "jit/piece_sum.h"
+#include "jit/tile_plan.h"
 #include "runtime/parallel.h"
 #include "tracer/execute.h"
 
@@ -21,9 +22,10 @@ namespace etch::jit {
 struct CpuProgram {
   int threads = num_threads();  ///< that scratch memory is planned for; other numbers may need more
   Graph graph;
-  /// For each node: what its fused group was lowered to; unused for other nodes.
+  /// For each node: what its fused group was lowered to, or how its tiles run; unused for other nodes.
   std::vector<codegen::LoweredKernel> lowered;
   std::vector<codegen::LoadedKernel> loaded;
+  std::vector<std::optional<TilePlan>> tiles;
   MemoryPlan memory;
   std::vector<int64_t> scratch_bytes;  ///< by node
   std::vector<Node> checks;            ///< made before the first write; buffers are the graph's
@@ -120,8 +122,13 @@ class CpuPlan final : public PlanExecutable {
     cpu::SmallPointwise op;
     std::span<const OperandSource> sources;
   };
+  struct Tile {
+    const TilePlan* plan;
+    std::vector<Address> windows, masks, pointers;
+    std::vector<ScalarSource> scalars;
+  };
   struct Step {
-    enum class Kind : uint8_t { Kernel, Call, SmallCall, Pieces };
+    enum class Kind : uint8_t { Kernel, Tile, Call, SmallCall, Pieces };
     Kind kind = Kind::Call;
     int32_t index = 0;  ///< among the kind's
     int64_t scratch = -1;
@@ -137,16 +144,19 @@ class CpuPlan final : public PlanExecutable {
   void reserve();
   Kernel make_kernel(const codegen::LoweredKernel& lowered, const codegen::LoadedKernel& loaded);
   Pieces make_pieces(const PieceSum& sum);
+  Tile make_tile(const TilePlan& plan);
   Call make_call(const Node& node, bool for_check);
   void run_step(const Step& step, const Frame& frame) const;
   void run_pieces(const Pieces& pieces, const Frame& frame) const;
   void run_small(const SmallCall& call, const Frame& frame) const;
   void run_kernel(const Kernel& kernel, char* scratch, const Frame& frame) const;
+  void run_tiles(const Tile& tile, char* scratch, const Frame& frame) const;
   void run_call(const Call& call, char* scratch, const Frame& frame) const;
 
   CpuProgram program_;
   std::vector<Step> steps_;
   std::vector<Kernel> kernels_;
+  std::vector<Tile> tiles_;
   std::vector<Call> calls_;
   std::vector<SmallCall> small_calls_;
   std::vector<Pieces> pieces_;

@@ -20,9 +20,12 @@ int64_t widest(const Node& node) {
   return most;
 }
 
-/// The kernel's scratch, or the executor's.
-int64_t scratch_bytes_of(const Node& node, const codegen::LoweredKernel& lowered) {
-  if (node.op == Op::fused) return lowered.scratch_bytes;
+/// The kernel's scratch, the tile's for all threads, or the executor's.
+int64_t scratch_bytes_of(const CpuProgram& program, size_t at) {
+  const Node& node = program.graph.nodes[at];
+  if (node.op == Op::fused) return program.lowered[at].scratch_bytes;
+  if (program.tiles[at])
+    return program.threads * program.tiles[at]->scratch_floats * static_cast<int64_t>(sizeof(float));
   std::vector<Operand> operands;
   for (const GraphOperand& input : node.inputs) operands.push_back(describe(input));
   for (const GraphOperand& output : node.outputs) operands.push_back(describe(output));
@@ -31,10 +34,18 @@ int64_t scratch_bytes_of(const Node& node, const codegen::LoweredKernel& lowered
   return static_cast<int64_t>(executor(DeviceType::Cpu).scratch_bytes(call));
 }
 
+/// Nodes that split_groups() makes of a group.
+size_t ungrouped_size(const Node& node) {
+  if (!node.group) return 1;
+  size_t count = 0;
+  for (const Node& inner : node.group->body) count += ungrouped_size(inner);
+  return count;
+}
+
 void plan(CpuProgram& program) {
   program.scratch_bytes.resize(program.graph.nodes.size());
   for (size_t i = 0; i < program.scratch_bytes.size(); ++i)
-    program.scratch_bytes[i] = scratch_bytes_of(program.graph.nodes[i], program.lowered[i]);
+    program.scratch_bytes[i] = scratch_bytes_of(program, i);
   program.memory = plan_memory(program.graph, program.scratch_bytes, CpuShareRule(program.graph));
 }
 
@@ -57,8 +68,15 @@ CpuProgram lower_to_cpu(Graph graph) {
   program.graph = std::move(graph);
   const std::vector<Node>& nodes = program.graph.nodes;
   program.lowered.resize(nodes.size());
+  program.tiles.resize(nodes.size());
   for (size_t i = 0; i < nodes.size(); ++i)
-    if (nodes[i].op == Op::fused && !as_piece_sum(nodes[i])) program.lowered[i] = codegen::lower(nodes[i]);
+    if (nodes[i].op == Op::tiled) {
+      program.tiles[i] = plan_tile(nodes[i]);
+      ETCH_CHECK(program.tiles[i], InternalError,
+                 "lower_to_cpu: expected a tiled node that plan_tile() accepts");
+    } else if (nodes[i].op == Op::fused && !as_piece_sum(nodes[i])) {
+      program.lowered[i] = codegen::lower(nodes[i]);
+    }
   plan(program);
   return program;
 }
@@ -67,11 +85,16 @@ void load_kernels(CpuProgram& program, ExecutableStatistics& statistics) {
   Graph& graph = program.graph;
   program.loaded.resize(graph.nodes.size());
   std::vector<const codegen::LoweredKernel*> kernels;
-  std::vector<size_t> at;
+  std::vector<std::pair<size_t, codegen::LoadedKernel*>> places;  // node, where it goes
+  const auto want = [&](const codegen::LoweredKernel& kernel, size_t node, codegen::LoadedKernel& place) {
+    kernels.push_back(&kernel);
+    places.emplace_back(node, &place);
+  };
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    if (program.lowered[i].name.empty()) continue;
-    kernels.push_back(&program.lowered[i]);
-    at.push_back(i);
+    if (!program.lowered[i].name.empty()) want(program.lowered[i], i, program.loaded[i]);
+    if (program.tiles[i])
+      for (TilePlan::Stage& stage : program.tiles[i]->stages)
+        if (auto* kernel = std::get_if<TilePlan::Kernel>(&stage)) want(kernel->lowered, i, kernel->loaded);
   }
   if (kernels.empty()) return;
   codegen::LoadStatistics load;
@@ -80,25 +103,28 @@ void load_kernels(CpuProgram& program, ExecutableStatistics& statistics) {
   statistics.kernels_from_cache = load.from_cache;
   std::vector<bool> missing(graph.nodes.size(), false);
   bool all = true;
-  for (size_t k = 0; k < at.size(); ++k) {
-    missing[at[k]] = loaded[k].phases.empty();
-    all = all && !missing[at[k]];
-    program.loaded[at[k]] = std::move(loaded[k]);
+  for (size_t k = 0; k < places.size(); ++k) {
+    const bool failed = loaded[k].phases.empty();
+    if (failed) missing[places[k].first] = true;
+    all = all && !failed;
+    *places[k].second = std::move(loaded[k]);
   }
   if (all) return;
-  std::vector<codegen::LoweredKernel> lowered;
-  std::vector<codegen::LoadedKernel> functions;
+  CpuProgram split;
+  split.threads = program.threads;
+  split.checks = std::move(program.checks);
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    const size_t count = missing[i] ? graph.nodes[i].group->body.size() : 1;
-    lowered.resize(lowered.size() + count);
-    functions.resize(functions.size() + count);
+    const size_t count = split.lowered.size() + (missing[i] ? ungrouped_size(graph.nodes[i]) : 1);
+    split.lowered.resize(count);
+    split.loaded.resize(count);
+    split.tiles.resize(count);
     if (missing[i]) continue;
-    lowered.back() = std::move(program.lowered[i]);
-    functions.back() = std::move(program.loaded[i]);
+    split.lowered.back() = std::move(program.lowered[i]);
+    split.loaded.back() = std::move(program.loaded[i]);
+    split.tiles.back() = std::move(program.tiles[i]);
   }
-  graph = split_groups(std::move(graph), missing);
-  program.lowered = std::move(lowered);
-  program.loaded = std::move(functions);
+  split.graph = split_groups(std::move(graph), missing);
+  program = std::move(split);
   plan(program);
 }
 

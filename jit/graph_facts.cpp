@@ -61,7 +61,7 @@ bool has_fixed_offset(const Graph& graph, const GraphOperand& operand) {
 }
 
 int checked_operand(const Node& node) {
-  if (node.op == Op::fused) return -1;
+  if (node.group) return -1;
   const uint8_t flags = info(node.op).flags;
   if (flags & kChecksZeroDivisor) return is_integral(node.outputs[0].dtype) ? 1 : -1;
   return flags & kChecksIndex ? 1 : -1;
@@ -136,7 +136,7 @@ std::vector<int64_t> live_bytes(const Graph& graph) {
 }
 
 bool is_heavy(const Node& node) {
-  if (node.op == Op::fused) return false;
+  if (node.group) return false;
   switch (info(node.op).kind) {
     case OpKind::Contraction:
     case OpKind::Window:
@@ -149,7 +149,7 @@ bool is_heavy(const Node& node) {
 }
 
 bool is_pointwise(const Node& node) {
-  if (node.op == Op::fused) return false;
+  if (node.group) return false;
   const OpKind kind = info(node.op).kind;
   return kind == OpKind::Pointwise || kind == OpKind::Generator;
 }

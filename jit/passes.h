@@ -26,13 +26,15 @@ Graph gather_pieces(Graph graph);
 Graph fuse(Graph graph);
 /// A fused group computes again what it would load from another group whose operands it loads too.
 Graph inline_recomputed(Graph graph);
+/// Products and the groups between them become tiled nodes.
+Graph tile_products(Graph graph);
 /// Nodes are ordered for a low peak; program order otherwise.
 Graph order_for_memory(Graph graph);
 
-/// The node `body` becomes. `stored` says of a buffer whether anything outside reads it or it outlives the
-/// call.
-Node make_fused(std::vector<Node> body, const std::vector<bool>& stored);
-/// The graph with every fused node that `pick` chooses replaced by its body.
+/// The node with a group that `body` becomes. `stored` says of a buffer whether anything outside reads it or
+/// it outlives the call.
+Node make_group(Op op, std::vector<Node> body, const std::vector<bool>& stored);
+/// The graph with every group that `pick` chooses replaced by its body, down to nodes without one.
 Graph split_groups(Graph graph, const std::vector<bool>& pick);
 
 }  // namespace etch::jit

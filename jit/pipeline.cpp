@@ -54,6 +54,7 @@ constexpr Pass kPasses[] = {
     {"gather_pieces", plain<gather_pieces>, true},
     {"fuse", plain<fuse>, true},
     {"inline_recomputed", plain<inline_recomputed>, true},
+    {"tile", plain<tile_products>, true},
     {"order", plain<order_for_memory>, true},
 };
 
@@ -111,14 +112,31 @@ int64_t window_bytes(const GraphOperand& window) {
   return count * static_cast<int64_t>(item_size(window.dtype));
 }
 
-KernelFacts kernel_facts(const Node& node, const codegen::LoweredKernel& kernel) {
-  KernelFacts facts;
-  facts.name = kernel.name;
+void append_ops(const Node& node, std::string& ops) {
   for (const Node& inner : node.group->body) {
-    if (!facts.ops.empty()) facts.ops += ' ';
-    facts.ops += name(inner.op);
+    if (inner.group) {
+      append_ops(inner, ops);
+      continue;
+    }
+    if (!ops.empty()) ops += ' ';
+    ops += name(inner.op);
   }
-  for (const GraphOperand& window : kernel.pointers) facts.bytes += window_bytes(window);
+}
+
+/// Of a generated kernel, or of a tiled node.
+KernelFacts kernel_facts(const CpuProgram& program, size_t at) {
+  const Node& node = program.graph.nodes[at];
+  KernelFacts facts;
+  append_ops(node, facts.ops);
+  if (program.tiles[at]) {
+    facts.name = name(node.op);
+    for (const auto* operands : {&node.inputs, &node.outputs})
+      for (const GraphOperand& operand : *operands)
+        if (operand.is_tensor()) facts.bytes += window_bytes(operand);
+    return facts;
+  }
+  facts.name = program.lowered[at].name;
+  for (const GraphOperand& window : program.lowered[at].pointers) facts.bytes += window_bytes(window);
   return facts;
 }
 
@@ -203,8 +221,8 @@ Ref<PlanExecutable> compile_graph(Graph graph, const LiveSet& live, const Compil
   statistics.kernel_ms = kernels.ms();
   const size_t steps = program.graph.nodes.size();
   for (size_t i = 0; i < steps; ++i)
-    if (!program.lowered[i].name.empty())
-      statistics.kernels.push_back(kernel_facts(program.graph.nodes[i], program.lowered[i]));
+    if (program.tiles[i] || !program.lowered[i].name.empty())
+      statistics.kernels.push_back(kernel_facts(program, i));
   statistics.steps = static_cast<int>(steps);
   statistics.arena_bytes = program.memory.arena_bytes;
   statistics.lower_bound_bytes = program.memory.lower_bound;

@@ -44,9 +44,7 @@ std::string memory_json(const Graph& graph, const MemoryPlan& plan) {
                                {"output", plan.places[b].output}});
   }
   for (size_t i = 0; i < graph.nodes.size(); ++i)
-    json["steps"].push_back(
-        {{"op", std::string(graph.nodes[i].op == Op::fused ? "fused" : name(graph.nodes[i].op))},
-         {"live_bytes", plan.live[i]}});
+    json["steps"].push_back({{"op", std::string(name(graph.nodes[i].op))}, {"live_bytes", plan.live[i]}});
   return json.dump(1);
 }
 

@@ -45,21 +45,22 @@ struct GraphOperand {
   bool is_scalar() const { return kind == Kind::Scalar; }
 };
 
-struct FusionGroup;
+struct NodeGroup;
 
 struct Node {
   Op op;
   Attrs attrs;
   std::vector<GraphOperand> inputs;
   std::vector<GraphOperand> outputs;
-  /// Op::fused only. inputs: every tensor window the group loads and every scalar; outputs: every window it
-  /// stores.
-  std::shared_ptr<const FusionGroup> group;
+  /// Op::fused and Op::tiled. inputs: every tensor window the group loads and every scalar; outputs: every
+  /// window it stores.
+  std::shared_ptr<const NodeGroup> group;
 };
 
-/// Pointwise, generator and reduction nodes that one generated kernel computes. Body operands refer to the
-/// graph's buffers; buffers that the fused node does not list as outputs exist only inside the kernel.
-struct FusionGroup {
+/// Nodes that run as one: of a fused node pointwise, generator and reduction nodes, one generated kernel; of
+/// a tiled node matrix products and fused nodes. Body operands refer to the graph's buffers; buffers that the
+/// node does not list as outputs exist only inside it.
+struct NodeGroup {
   std::vector<Node> body;
 };
 

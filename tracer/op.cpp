@@ -19,7 +19,7 @@ constexpr Written writes(Operands... operands) {
   return written;
 }
 
-constexpr OpInfo kTable[kNumOps + 1] = {
+constexpr OpInfo kTable[] = {
 #define ETCH_POINTWISE(name, arity, rule, expression, gradients, flags, doc) \
   {#name, OpKind::Pointwise, DTypeRule::rule, arity, 1, flags, #expression, nullptr, doc, kFresh},
 #define ETCH_GENERATOR(name, arity, rule, expression, gradients, flags, doc) \
@@ -36,7 +36,9 @@ constexpr OpInfo kTable[kNumOps + 1] = {
    nullptr, nullptr,           doc,                                                     \
    written},
 #include "tracer/ops.def"
-    {"fused", OpKind::Fused, DTypeRule::Rule, 0, 0, 0, nullptr, nullptr, "a fusion group", kFresh},
+    {"fused", OpKind::Group, DTypeRule::Rule, 0, 0, 0, nullptr, nullptr, "a fusion group", kFresh},
+    {"tiled", OpKind::Group, DTypeRule::Rule, 0, 0, 0, nullptr, nullptr, "products by blocks of rows",
+     kFresh},
 #undef FRESH
 #undef WRITES
 };
@@ -46,10 +48,11 @@ constexpr OpInfo kTable[kNumOps + 1] = {
 const OpInfo& info(Op op) { return kTable[static_cast<int>(op)]; }
 
 Op parse_op(std::string_view name) {
-  const auto* end = kTable + kNumOps + 1;
-  const auto* found = std::find_if(kTable, end, [&](const OpInfo& row) { return row.name == name; });
-  ETCH_CHECK(found != end, ValueError, "parse_op: expected the name of an op, got \"", name, "\"");
-  return static_cast<Op>(found - kTable);
+  const auto* found =
+      std::find_if(std::begin(kTable), std::end(kTable), [&](const OpInfo& row) { return row.name == name; });
+  ETCH_CHECK(found != std::end(kTable), ValueError, "parse_op: expected the name of an op, got \"", name,
+             "\"");
+  return static_cast<Op>(found - std::begin(kTable));
 }
 
 }  // namespace etch

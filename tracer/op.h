@@ -21,6 +21,7 @@ enum class Op : uint16_t {
 #define ETCH_COMPOSITE(name, ...) name,
 #include "tracer/ops.def"
   fused,  ///< only in graphs: a fusion group made by the passes
+  tiled,  ///< only in graphs: products and the groups between them, computed a block of rows at a time
 };
 inline constexpr int kNumOps = static_cast<int>(Op::fused);
 
@@ -33,7 +34,7 @@ enum class OpKind : uint8_t {
   Window,
   Indexing,
   Composite,
-  Fused
+  Group
 };
 
 /// How a row's dtypes follow from its operands'.

@@ -94,7 +94,7 @@ class Parser {
     try {
       header();
       while (next()) statement();
-      ETCH_CHECK(!open_, ValueError, "expected \"}\" before the end");
+      ETCH_CHECK(open_.empty(), ValueError, "expected \"}\" before the end");
     } catch (const Error& error) {
       fail<ValueError>("parse: line ", number_, ": ", error.what());
     }
@@ -132,21 +132,27 @@ class Parser {
   void statement() {
     if (line_.take("buffer ")) return buffer();
     if (line_.take("}")) {
-      ETCH_CHECK(open_, ValueError, "expected a node, got \"}\" without a group");
-      graph_.nodes.back().group = std::move(open_);
+      ETCH_CHECK(!open_.empty(), ValueError, "expected a node, got \"}\" without a group");
+      Node closed = std::move(open_.back().node);
+      closed.group = std::make_shared<NodeGroup>(std::move(open_.back().group));
+      open_.pop_back();
+      add(std::move(closed));
       return finish();
     }
     Node parsed = node();
     const bool opens = line_.take("{");
     finish();
-    ETCH_CHECK(opens == (parsed.op == Op::fused) && !(opens && open_), ValueError,
-               "expected a group on fused nodes only, and none inside another");
-    if (opens) open_ = std::make_shared<FusionGroup>();
-    if (open_ && !opens)
-      open_->body.push_back(std::move(parsed));
+    ETCH_CHECK(opens == (info(parsed.op).kind == OpKind::Group), ValueError,
+               "expected a group on fused and tiled nodes only");
+    ETCH_CHECK(!opens || open_.empty() || (open_.back().node.op == Op::tiled && parsed.op == Op::fused),
+               ValueError, "expected no group inside another but fused ones inside tiled ones");
+    if (opens)
+      open_.push_back({std::move(parsed), {}});
     else
-      graph_.nodes.push_back(std::move(parsed));
+      add(std::move(parsed));
   }
+
+  void add(Node node) { (open_.empty() ? graph_.nodes : open_.back().group.body).push_back(std::move(node)); }
 
   void buffer() {
     line_.expect("%");
@@ -235,7 +241,11 @@ class Parser {
   Line line_{""};
   int number_ = 0;
   Graph graph_;
-  std::shared_ptr<FusionGroup> open_;
+  struct Open {
+    Node node;
+    NodeGroup group;
+  };
+  std::vector<Open> open_;  ///< innermost last
 };
 
 }  // namespace

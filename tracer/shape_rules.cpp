@@ -228,7 +228,8 @@ int infer(Op op, std::span<const Operand> inputs, const Attrs& attrs, DType give
     break;
 #include "tracer/ops.def"
     case Op::fused:
-      fail<InternalError>("infer: a fusion group has no shape rule");
+    case Op::tiled:
+      fail<InternalError>("infer: a group has no shape rule");
   }
   return row.outputs;
 }

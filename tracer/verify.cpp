@@ -46,7 +46,8 @@ class Verifier {
       require(buffer.bytes >= 0, "a buffer of at least 0 bytes");
     for (node_ = 0; node_ < static_cast<int>(graph_.nodes.size()); ++node_) {
       const Node& node = graph_.nodes[node_];
-      require((node.op == Op::fused) == (node.group != nullptr), "a group on fused nodes only");
+      require((info(node.op).kind == OpKind::Group) == (node.group != nullptr),
+              "a group on fused and tiled nodes only");
       for (const GraphOperand& input : node.inputs) check_operand(input), check_readable(input);
       for (const GraphOperand& output : node.outputs) check_output(output);
       if (node.group)
@@ -154,32 +155,39 @@ class Verifier {
     return operand;
   }
 
-  void check_group(const Node& fused) {
+  void check_group(const Node& group) {
     std::vector<bool> inside(graph_.buffers.size());  // written by the body so far
-    require(!fused.group->body.empty(), "a body");
-    for (const Node& node : fused.group->body) {
+    require(group.group && !group.group->body.empty(), "a body");
+    for (const Node& node : group.group->body) {
       const OpKind kind = info(node.op).kind;
-      require(kind == OpKind::Pointwise || kind == OpKind::Generator || kind == OpKind::Reduction,
-              "pointwise, generator and reduction nodes inside, got ", name(node.op));
+      if (group.op == Op::tiled)
+        require(node.op == Op::matmul || node.op == Op::fused, "products and fused nodes inside, got ",
+                name(node.op));
+      else
+        require(kind == OpKind::Pointwise || kind == OpKind::Generator || kind == OpKind::Reduction,
+                "pointwise, generator and reduction nodes inside, got ", name(node.op));
       for (const GraphOperand& input : node.inputs) {
         check_operand(input);
-        require(!input.is_tensor() || inside[input.buffer] || lists_window(fused.inputs, input), "%",
+        require(!input.is_tensor() || inside[input.buffer] || lists_window(group.inputs, input), "%",
                 input.buffer, ", which ", name(node.op), " reads, among the inputs or written before");
-        require(!input.is_scalar() || lists_scalar(fused.inputs, input), "every scalar among the inputs");
+        require(!input.is_scalar() || lists_scalar(group.inputs, input), "every scalar among the inputs");
       }
       for (const GraphOperand& output : node.outputs) check_output(output);
-      check_shape_rule(node);
+      if (node.op == Op::fused)
+        check_group(node);
+      else
+        check_shape_rule(node);
       for (const GraphOperand& output : node.outputs) {
         inside[output.buffer] = true;
-        if (lists_window(fused.outputs, output)) continue;
+        if (lists_window(group.outputs, output)) continue;
         require(graph_.buffers[output.buffer].kind == GraphBuffer::Kind::Internal, "%", output.buffer,
                 ", which ", name(node.op), " writes, among the outputs");
         private_to_[output.buffer] = node_;
       }
     }
-    for (const GraphOperand& output : fused.outputs) {
+    for (const GraphOperand& output : group.outputs) {
       bool made = false;
-      for (const Node& node : fused.group->body) made |= lists_window(node.outputs, output);
+      for (const Node& node : group.group->body) made |= lists_window(node.outputs, output);
       require(made, "output %", output.buffer, " to be written by the body");
     }
   }
@@ -199,7 +207,7 @@ class Verifier {
   const Graph& graph_;
   std::string_view stage_;
   std::vector<bool> written_;
-  std::vector<int> private_to_;  ///< of each buffer: the only fused node that may use it; -1: any
+  std::vector<int> private_to_;  ///< of each buffer: the only group that may use it; -1: any
   int node_ = -1;
 };
 

@@ -34,7 +34,7 @@ bool run(const OpCall& call, void* scratch) {
       return true;
     case OpKind::Composite:
       return run_composite(call, scratch);
-    case OpKind::Fused:
+    case OpKind::Group:
       break;
   }
   return false;

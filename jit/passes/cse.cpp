@@ -61,7 +61,7 @@ Graph merge_common(Graph graph) {
     for (GraphOperand& input : node.inputs)
       if (input.is_tensor()) input.buffer = renamed[input.buffer];
 
-    bool mergeable = node.op != Op::fused && !(info(node.op).flags & kRandom) && checked_operand(node) < 0;
+    bool mergeable = !node.group && !(info(node.op).flags & kRandom) && checked_operand(node) < 0;
     for (const GraphOperand& output : node.outputs) mergeable = mergeable && facts[output.buffer].value;
     if (mergeable) {
       Key key;

@@ -316,7 +316,7 @@ Node Fuser::make_node(Cluster& cluster) const {
   std::vector<bool> stored(graph_.buffers.size(), false);
   for (const Node& inner : cluster.body)
     for (const GraphOperand& out : inner.outputs) stored[out.buffer] = is_stored(out.buffer, cluster.members);
-  return make_fused(std::move(cluster.body), stored);
+  return make_group(Op::fused, std::move(cluster.body), stored);
 }
 
 /// Someone outside the members reads the buffer, or it is more than a value of theirs.
@@ -329,9 +329,9 @@ bool Fuser::is_stored(int buffer, const std::vector<int>& members) const {
 
 }  // namespace
 
-Node make_fused(std::vector<Node> body, const std::vector<bool>& stored) {
+Node make_group(Op op, std::vector<Node> body, const std::vector<bool>& stored) {
   Node fused;
-  fused.op = Op::fused;
+  fused.op = op;
   std::vector<GraphOperand> written;
   for (const Node& node : body) {
     for (const GraphOperand& input : node.inputs) {
@@ -349,16 +349,24 @@ Node make_fused(std::vector<Node> body, const std::vector<bool>& stored) {
       if (stored[output.buffer]) add_window(fused.outputs, output);
     }
   }
-  fused.group = std::make_shared<const FusionGroup>(FusionGroup{std::move(body)});
+  fused.group = std::make_shared<const NodeGroup>(NodeGroup{std::move(body)});
   return fused;
+}
+
+static void append_body(const NodeGroup& group, std::vector<Node>& nodes) {
+  for (const Node& node : group.body)
+    if (node.group)
+      append_body(*node.group, nodes);
+    else
+      nodes.push_back(node);
 }
 
 Graph split_groups(Graph graph, const std::vector<bool>& pick) {
   std::vector<Node> nodes;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     Node& node = graph.nodes[i];
-    if (node.op == Op::fused && pick[i])
-      nodes.insert(nodes.end(), node.group->body.begin(), node.group->body.end());
+    if (node.group && pick[i])
+      append_body(*node.group, nodes);
     else
       nodes.push_back(std::move(node));
   }

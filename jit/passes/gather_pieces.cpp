@@ -85,7 +85,7 @@ class Gatherer {
     stored[graph_.nodes[last].outputs[0].buffer] = true;
     std::vector<Node> body;
     for (int i : chain) body.push_back(graph_.nodes[i]);
-    return make_fused(std::move(body), stored);
+    return make_group(Op::fused, std::move(body), stored);
   }
 
   /// The only use of the sum, if it is a copy to a value of its own.

@@ -155,7 +155,7 @@ bool Inliner::rebuild(int reader, int from, int buffer, const Chain& chain, Node
   if (body.size() > kMaxBody || !codegen::can_lower(body)) return false;
   std::vector<bool> stored(graph_.buffers.size(), false);
   for (const GraphOperand& output : old.outputs) stored[output.buffer] = true;
-  *result = make_fused(std::move(body), stored);
+  *result = make_group(Op::fused, std::move(body), stored);
   return true;
 }
 
@@ -238,7 +238,7 @@ void Inliner::shrink(int at, const std::vector<bool>& dropped) {
   if (body.size() == 1)
     next = body[0];
   else if (!body.empty())
-    next = make_fused(std::move(body), stored);
+    next = make_group(Op::fused, std::move(body), stored);
   // Windows that only dropped nodes loaded have a reader less.
   for (const GraphOperand& input : old.inputs) {
     if (!input.is_tensor()) continue;

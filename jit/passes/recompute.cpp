@@ -115,7 +115,7 @@ bool Recomputer::find_hole(int buffer, Hole* hole) const {
 }
 
 bool Recomputer::may_repeat(const Node& node) const {
-  if (node.op == Op::fused || node.outputs.size() != 1 || info(node.op).flags & kWritesInputs) return false;
+  if (node.group || node.outputs.size() != 1 || info(node.op).flags & kWritesInputs) return false;
   if (checked_operand(node) >= 0 && !checks_early(graph_, facts_, node)) return false;
   if (is_pointwise(node)) return true;
   return is_heavy(node) ? limits_.contractions : limits_.reductions;

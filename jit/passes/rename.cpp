@@ -25,7 +25,7 @@ Graph rename_overwritten(Graph graph) {
   // An op that writes windows of its operands in place keeps them, as does one with two windows in a buffer.
   auto starts_version = [&](const Node& node, const GraphOperand& output) {
     if (graph.buffers[output.buffer].kind == GraphBuffer::Kind::External) return false;
-    if (node.op == Op::fused || info(node.op).flags & kWritesInputs) return false;
+    if (node.group || info(node.op).flags & kWritesInputs) return false;
     int windows = 0;
     for (const GraphOperand& other : node.outputs) windows += other.buffer == output.buffer;
     return windows == 1 && covers_buffer(graph, output);

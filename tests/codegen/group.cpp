@@ -126,7 +126,7 @@ void Group::add_specials(const GraphOperand& operand) {
 }
 
 codegen::LoweredKernel Group::lower() const {
-  auto group = std::make_shared<FusionGroup>();
+  auto group = std::make_shared<NodeGroup>();
   group->body = body_;
   Node fused;
   fused.op = Op::fused;

@@ -34,7 +34,7 @@ Operand operand_of(const GraphOperand& operand, const Program& program, Contents
 }
 
 void run_node(const Node& node, const Program& program, Contents& contents) {
-  if (node.op == Op::fused) {
+  if (node.group) {
     for (const Node& inner : node.group->body) run_node(inner, program, contents);
     return;
   }

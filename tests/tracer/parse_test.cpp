@@ -70,8 +70,8 @@ TEST(GraphText, RefusesWhatIsMalformed) {
   expect_refused(head + "neg(f32=1e999) -> %0:f32[]{}", "expected a scalar");
   expect_refused(head + "neg(f32) -> %0:f32[]{}", "expected \"=\" or \"@\"");
   expect_refused(head + "neg<1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8>(_) -> ", "expected at most 16 attributes");
-  expect_refused(head + "neg(_) -> _ {", "expected a group on fused nodes only");
-  expect_refused(head + "fused(_) -> _", "expected a group on fused nodes only");
+  expect_refused(head + "neg(_) -> _ {", "expected a group on fused and tiled nodes only");
+  expect_refused(head + "fused(_) -> _", "expected a group on fused and tiled nodes only");
   expect_refused(head + "fused(_) -> _ {\nneg(_) -> _", "expected \"}\" before the end");
   expect_refused(head + "}", "got \"}\" without a group");
   expect_refused(head + "neg(_) -> _ junk", "expected the end of the line at \"junk\"");

@@ -1,0 +1,202 @@
+// Products and the row groups between them (attention: scores, softmax, weighted sum) become one tiled node,
+// which computes them a block of rows at a time. The matrices between exist only inside; a backward that
+// reads them computes them again.
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "jit/graph_facts.h"
+#include "jit/passes.h"
+#include "jit/tile_plan.h"
+#include "runtime/parallel.h"
+
+namespace etch::jit {
+namespace {
+
+class Tiler {
+ public:
+  explicit Tiler(Graph graph) : graph_(std::move(graph)), facts_(buffer_facts(graph_)) {}
+
+  Graph run() {
+    const int count = static_cast<int>(graph_.nodes.size());
+    tile_of_.assign(count, -1);
+    for (int i = 0; i < count; ++i)
+      if (graph_.nodes[i].op == Op::fused && tile_of_[i] < 0) visit(i);
+    if (tiles_.empty()) return std::move(graph_);
+    std::vector<Node> nodes;
+    for (int i = 0; i < count; ++i) {
+      if (tile_of_[i] < 0)
+        nodes.push_back(std::move(graph_.nodes[i]));
+      else if (Tile& tile = tiles_[tile_of_[i]]; tile.last == i)
+        nodes.push_back(std::move(tile.node));
+    }
+    graph_.nodes = std::move(nodes);
+    return std::move(graph_);
+  }
+
+ private:
+  struct Tile {
+    Node node;
+    int last = -1;  ///< the place of its last member
+  };
+
+  /// Written once and read by nodes alone, so that it may be left unwritten, or written later.
+  bool is_internal_value(int buffer) const {
+    return facts_[buffer].value && graph_.buffers[buffer].kind == GraphBuffer::Kind::Internal;
+  }
+  /// The same at any time after it has been made.
+  bool is_stable(int buffer) const {
+    return facts_[buffer].value ||
+           (graph_.buffers[buffer].kind == GraphBuffer::Kind::External && facts_[buffer].writers.empty());
+  }
+
+  /// The one buffer that the node makes, if it is internal; -1.
+  int made_by(int node) const {
+    const Node& n = graph_.nodes[node];
+    return n.outputs.size() == 1 && is_internal_value(n.outputs[0].buffer) ? n.outputs[0].buffer : -1;
+  }
+
+  /// The products that nobody but the node reads.
+  std::vector<int> products_into(int node) const {
+    std::vector<int> products;
+    for (const GraphOperand& input : graph_.nodes[node].inputs) {
+      if (!input.is_tensor() || !is_internal_value(input.buffer)) continue;
+      const BufferFacts& facts = facts_[input.buffer];
+      const int writer = facts.writers[0];
+      if (facts.readers.size() == 1 && graph_.nodes[writer].op == Op::matmul && tile_of_[writer] < 0)
+        products.push_back(writer);
+    }
+    return products;
+  }
+
+  struct Readers {
+    std::vector<int> by_rows, by_terms,
+        groups;  ///< products with the buffer on the left, and as its transpose
+  };
+  std::optional<Readers> readers_of(int buffer) const {
+    Readers readers;
+    for (int r : facts_[buffer].readers) {
+      const Node& node = graph_.nodes[r];
+      if (tile_of_[r] >= 0) return std::nullopt;
+      if (node.op == Op::fused) {
+        readers.groups.push_back(r);
+      } else if (node.op == Op::matmul && node.inputs[0].buffer == buffer &&
+                 node.inputs[1].buffer != buffer) {
+        const Geometry& g = node.inputs[0].geometry;
+        (g.strides[g.ndim() - 1] == 1 ? readers.by_rows : readers.by_terms).push_back(r);
+      } else {
+        return std::nullopt;
+      }
+    }
+    return readers;
+  }
+
+  static void append(std::vector<int>& to, const std::vector<int>& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  }
+
+  void visit(int group) {
+    const int made = made_by(group);
+    std::vector<int> inner = products_into(group);
+    if (made < 0 || inner.empty()) return;
+    const std::optional<Readers> readers = readers_of(made);
+    if (!readers || readers->groups.size() > 1) return;
+    inner.push_back(group);
+    Members forward{readers->by_rows, inner, {}}, backward{readers->by_terms, {}, inner};
+    if (!readers->groups.empty()) {
+      const int second = readers->groups[0], gradient = made_by(second);
+      if (gradient < 0) return;
+      const std::optional<Readers> uses = readers_of(gradient);
+      if (!uses || !uses->groups.empty()) return;
+      backward.inner = products_into(second);
+      backward.inner.push_back(second);
+      append(backward.outer, uses->by_rows);
+      append(backward.outer, uses->by_terms);
+    }
+    if (forward.outer.empty() || backward.outer.empty()) {
+      append(forward.outer, backward.outer);
+      append(forward.inner, backward.inner);
+      if (!forward.outer.empty()) add(forward);
+      return;
+    }
+    // Without the second tile the first may not keep its values to itself.
+    if (!add(forward) || add(backward)) return;
+    for (int& tile : tile_of_)
+      if (tile + 1 == static_cast<int>(tiles_.size())) tile = -1;
+    tiles_.pop_back();
+  }
+
+  struct Members {
+    std::vector<int> outer;  ///< what they make is stored
+    std::vector<int> inner;  ///< what they make is only read inside
+    std::vector<int> again;  ///< inner ones of another tile, computed here as well
+  };
+
+  /// Makes the members one node; false if they do not go together.
+  bool add(const Members& members) {
+    std::vector<int> own = members.outer;
+    append(own, members.inner);
+    std::sort(own.begin(), own.end());
+    const int last = own.back();
+    std::map<int, int> renamed;
+    for (int n : members.again) rename_written(graph_.nodes[n], renamed);
+    std::vector<Node> body;
+    for (const std::vector<int>* nodes : {&members.again, static_cast<const std::vector<int>*>(&own)})
+      for (int n : *nodes) body.push_back(with_names(graph_.nodes[n], renamed));
+
+    std::vector<bool> stored(graph_.buffers.size(), true);
+    for (const auto& [from, to] : renamed) stored[to] = false;
+    for (int n : members.inner) stored[graph_.nodes[n].outputs[0].buffer] = false;
+    for (const Node& node : body) {
+      for (const GraphOperand& input : node.inputs)
+        if (input.is_tensor() && stored[input.buffer] && !is_stable(input.buffer)) return false;
+      for (const GraphOperand& output : node.outputs) {
+        if (!stored[output.buffer]) continue;
+        const BufferFacts& facts = facts_[output.buffer];
+        if (!facts.value || (!facts.readers.empty() && facts.readers.front() <= last)) return false;
+      }
+    }
+    Tile tile{make_group(Op::tiled, std::move(body), stored), last};
+    const std::optional<TilePlan> plan = plan_tile(tile.node);
+    if (!plan || plan->batches < num_threads()) return false;
+    for (int n : own) tile_of_[n] = static_cast<int>(tiles_.size());
+    tiles_.push_back(std::move(tile));
+    return true;
+  }
+
+  /// New buffers for all that the node and its group write.
+  void rename_written(const Node& node, std::map<int, int>& renamed) {
+    for (const GraphOperand& output : node.outputs)
+      if (!renamed.count(output.buffer)) {
+        renamed[output.buffer] =
+            graph_.add_buffer(GraphBuffer::Kind::Internal, graph_.buffers[output.buffer].bytes);
+        facts_.emplace_back();
+      }
+    if (node.group)
+      for (const Node& inner : node.group->body) rename_written(inner, renamed);
+  }
+
+  static Node with_names(Node node, const std::map<int, int>& renamed) {
+    for (auto* operands : {&node.inputs, &node.outputs})
+      for (GraphOperand& operand : *operands)
+        if (const auto found = renamed.find(operand.buffer); operand.is_tensor() && found != renamed.end())
+          operand.buffer = found->second;
+    if (node.group) {
+      NodeGroup group;
+      for (const Node& inner : node.group->body) group.body.push_back(with_names(inner, renamed));
+      node.group = std::make_shared<const NodeGroup>(std::move(group));
+    }
+    return node;
+  }
+
+  Graph graph_;
+  std::vector<BufferFacts> facts_;
+  std::vector<int> tile_of_;  ///< by node; -1: none
+  std::vector<Tile> tiles_;
+};
+
+}  // namespace
+
+Graph tile_products(Graph graph) { return Tiler(std::move(graph)).run(); }
+
+}  // namespace etch::jit
