@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -110,8 +112,9 @@ std::vector<float> chains(const MatmulGeometry& g) {
 }
 
 bool same_bits(const std::vector<float>& left, const std::vector<float>& right) {
-  return left.size() == right.size() &&
-         std::memcmp(left.data(), right.data(), left.size() * sizeof(float)) == 0;
+  return std::equal(left.begin(), left.end(), right.begin(), right.end(), [](float x, float y) {
+    return std::bit_cast<uint32_t>(x) == std::bit_cast<uint32_t>(y);
+  });
 }
 
 class MatmulBatched : public ::testing::Test {
@@ -139,7 +142,7 @@ class MatmulBatched : public ::testing::Test {
 
 TEST_F(MatmulBatched, AttentionHeadsOfOneFusedProjection) {
   for (const Attention& attention :
-       {Attention{8, 8, 256, 32}, Attention{2, 3, 77, 40}, Attention{1, 2, 500, 24}}) {
+       {Attention{2, 2, 256, 32}, Attention{2, 3, 77, 40}, Attention{1, 2, 500, 24}}) {
     int number = 0;
     for (const MatmulGeometry& g : attention.products())
       expect_chains(g, std::to_string(attention.length) + ", product " + std::to_string(number++));

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <random>
 #include <thread>
@@ -24,8 +24,9 @@ std::vector<float> random_values(int64_t count, unsigned seed) {
 }
 
 bool same_bits(const std::vector<float>& left, const std::vector<float>& right) {
-  return left.size() == right.size() &&
-         std::memcmp(left.data(), right.data(), left.size() * sizeof(float)) == 0;
+  return std::equal(left.begin(), left.end(), right.begin(), right.end(), [](float x, float y) {
+    return std::bit_cast<uint32_t>(x) == std::bit_cast<uint32_t>(y);
+  });
 }
 
 int64_t rows_of_a(const TileShape& s) { return s.a_transposed ? s.k : s.m; }
