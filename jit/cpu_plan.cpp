@@ -211,8 +211,10 @@ CpuPlan::Pieces CpuPlan::make_pieces(const PieceSum& sum) {
 }
 
 CpuPlan::Tile CpuPlan::make_tile(const TilePlan& plan) {
-  Tile result{&plan, {}, {}, {}, {}};
+  Tile result{&plan, {}, {}, {}, {}, {}};
   for (const TilePlan::Window& window : plan.windows) result.windows.push_back(resolve(window.operand));
+  for (const TilePlan::Local& local : plan.locals)
+    result.locals.push_back(local.memory ? resolve(*local.memory) : Address{});
   for (const TilePlan::Stage& stage : plan.stages) {
     if (const auto* product = std::get_if<TilePlan::Product>(&stage)) {
       if (product->hidden) result.masks.push_back(resolve(product->hidden->mask));
@@ -287,6 +289,7 @@ void CpuPlan::run_tiles(const Tile& tile, char* scratch, const Frame& frame) con
     for (const Address& address : from) to.push_back(frame.at(address));
   };
   fill(tile.windows, arguments.windows);
+  fill(tile.locals, arguments.locals);
   fill(tile.masks, arguments.masks);
   fill(tile.pointers, arguments.pointers);
   for (const ScalarSource& scalar : tile.scalars)

@@ -124,7 +124,7 @@ class CpuPlan final : public PlanExecutable {
   };
   struct Tile {
     const TilePlan* plan;
-    std::vector<Address> windows, masks, pointers;
+    std::vector<Address> windows, locals, masks, pointers;
     std::vector<ScalarSource> scalars;
   };
   struct Step {

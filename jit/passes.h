@@ -26,8 +26,9 @@ Graph gather_pieces(Graph graph);
 Graph fuse(Graph graph);
 /// A fused group computes again what it would load from another group whose operands it loads too.
 Graph inline_recomputed(Graph graph);
-/// Products and the groups between them become tiled nodes.
-Graph tile_products(Graph graph);
+/// Products and the groups between them become tiled nodes. Large matrices between them are computed again
+/// for a backward, and with a budget all, as long as more bytes than that are alive anywhere.
+Graph tile_products(Graph graph, int64_t memory_budget = 0);
 /// Nodes are ordered for a low peak; program order otherwise.
 Graph order_for_memory(Graph graph);
 

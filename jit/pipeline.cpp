@@ -42,6 +42,10 @@ Graph recompute_within(Graph graph, const PassOptions& options) {
   return recompute(std::move(graph), options.memory_budget);
 }
 
+Graph tile_within(Graph graph, const PassOptions& options) {
+  return tile_products(std::move(graph), options.memory_budget);
+}
+
 constexpr Pass kPasses[] = {
     {"fix_offsets", plain<fix_offsets>, true},
     {"expand_composites", plain<expand>, false},
@@ -54,7 +58,7 @@ constexpr Pass kPasses[] = {
     {"gather_pieces", plain<gather_pieces>, true},
     {"fuse", plain<fuse>, true},
     {"inline_recomputed", plain<inline_recomputed>, true},
-    {"tile", plain<tile_products>, true},
+    {"tile", tile_within, true},
     {"order", plain<order_for_memory>, true},
 };
 

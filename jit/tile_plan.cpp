@@ -19,9 +19,10 @@ class Planner {
   explicit Planner(const Node& tiled) : tiled_(tiled) {}
 
   bool run() {
+    if (!find_rows()) return false;
+    add_locals_in_memory();
     for (const Node& node : tiled_.group->body)
       if (!(node.op == Op::matmul ? add_product(node) : add_kernel(node))) return false;
-    if (plan_.locals.empty()) return false;
     find_hidden();
     place();
     return true;
@@ -34,27 +35,52 @@ class Planner {
     return found == locals_.end() ? -1 : found->second;
   }
 
-  bool is_stored(const GraphOperand& operand) const {
-    return std::any_of(tiled_.outputs.begin(), tiled_.outputs.end(),
-                       [&](const GraphOperand& o) { return o.buffer == operand.buffer; });
+  static bool lists(const std::vector<GraphOperand>& list, const GraphOperand& operand) {
+    return std::any_of(list.begin(), list.end(),
+                       [&](const GraphOperand& o) { return o.is_tensor() && o.buffer == operand.buffer; });
+  }
+  bool is_stored(const GraphOperand& operand) const { return lists(tiled_.outputs, operand); }
+
+  /// The rows are those of what is made and only read inside.
+  bool find_rows() {
+    for (const Node& node : tiled_.group->body) {
+      const GraphOperand& made = node.outputs[0];
+      if (is_stored(made) || made.geometry.ndim() < 2) continue;
+      plan_.batch = made.geometry.sizes;
+      plan_.rows = plan_.batch[plan_.batch.size() - 2];
+      plan_.batch.resize(plan_.batch.size() - 2);
+      for (int64_t size : plan_.batch) plan_.batches *= size;
+      return true;
+    }
+    return false;
   }
 
-  /// A matrix with a row for each of the tile's, kept in cache: the whole of a dense buffer.
-  bool add_local(const GraphOperand& operand) {
+  /// A matrix with a row for each of the tile's: the whole of a dense buffer.
+  bool is_local(const GraphOperand& operand) const {
     const Geometry& g = operand.geometry;
-    if (operand.dtype != DType::F32 || operand.offset != 0 || operand.slot >= 0 || g.ndim() < 2 ||
-        !(g == contiguous(g.sizes)))
-      return false;
-    if (plan_.locals.empty()) {
-      plan_.batch = g.sizes;
-      plan_.batch.resize(g.ndim() - 2);
-      for (int64_t size : plan_.batch) plan_.batches *= size;
-      plan_.rows = g.sizes[g.ndim() - 2];
-    }
-    if (!has_batch(g) || g.sizes[g.ndim() - 2] != plan_.rows || local_of(operand) >= 0) return false;
+    return operand.is_tensor() && operand.dtype == DType::F32 && operand.offset == 0 && operand.slot < 0 &&
+           has_batch(g) && g.sizes[g.ndim() - 2] == plan_.rows && g == contiguous(g.sizes);
+  }
+
+  bool add_local(const GraphOperand& operand) {
+    if (!is_local(operand) || local_of(operand) >= 0) return false;
     locals_[operand.buffer] = static_cast<int>(plan_.locals.size());
-    plan_.locals.push_back({g.sizes.back(), 0});
+    plan_.locals.push_back({operand.geometry.sizes.back(), std::nullopt, 0, false});
     return true;
+  }
+
+  /// What kernels take from outside or leave there.
+  void add_locals_in_memory() {
+    for (const Node& node : tiled_.group->body) {
+      if (node.op != Op::fused) continue;
+      for (const auto* operands : {&node.inputs, &node.outputs})
+        for (const GraphOperand& operand : *operands) {
+          const bool stored = is_stored(operand);
+          if (!(stored || lists(tiled_.inputs, operand)) || !add_local(operand)) continue;
+          plan_.locals.back().memory = operand;
+          plan_.locals.back().given = !stored;
+        }
+    }
   }
 
   bool has_batch(const Geometry& g) const {
@@ -105,13 +131,14 @@ class Planner {
     product.terms = a.geometry.sizes.back();
     product.c.local = whole_local(c, false);
     if (product.c.local < 0 && (product.c.window = add_window(c, false)) < 0) return false;
-    product.a.local = whole_local(a, false);
-    if (product.a.local < 0 && product.c.window >= 0) {
-      product.a.local = whole_local(a, true);
-      product.by_rows = false;
+    const Geometry& g = a.geometry;
+    product.by_rows = product.c.local >= 0 || g.strides[g.ndim() - 1] == 1;
+    product.a.local = whole_local(a, !product.by_rows);
+    if (product.a.local < 0) {
+      product.a.window = add_window(a, !product.by_rows);
+      if (product.a.window < 0 || plan_.windows[product.a.window].of_columns == product.by_rows) return false;
     }
-    if (product.a.local < 0 && (!product.by_rows || (product.a.window = add_window(a, false)) < 0))
-      return false;
+    if ((product.by_rows ? g.sizes[g.ndim() - 2] : product.terms) != plan_.rows) return false;
     product.b.window = add_window(b, product.by_rows);
     if (product.b.window < 0) return false;
     plan_.stages.push_back(std::move(product));
@@ -125,7 +152,7 @@ class Planner {
     const codegen::LoweredKernel& lowered = kernel.lowered;
     // One phase over all rows in their order in memory, which is the locals'.
     if (lowered.phases.size() != 1 || lowered.phases[0].count != plan_.batches * plan_.rows ||
-        lowered.scratch_bytes > 0 || !lowered.same_address.empty() || plan_.locals.empty())
+        lowered.scratch_bytes > 0 || !lowered.same_address.empty())
       return false;
     bool any = false;
     for (const GraphOperand& pointer : lowered.pointers) {
@@ -173,6 +200,7 @@ class Planner {
     std::vector<Place> places;
     for (int l : order) {
       TilePlan::Local& local = plan_.locals[l];
+      if (local.memory) continue;
       const bool by_kernel = std::holds_alternative<TilePlan::Kernel>(plan_.stages[ranges[l].first]);
       const auto free = std::find_if(places.begin(), places.end(), [&](const Place& place) {
         return place.columns == local.columns &&

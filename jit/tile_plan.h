@@ -36,7 +36,7 @@ struct TilePlan {
     int times_local = -1;
   };
   /// c = a b. By rows: the tile's rows of a and c, all of b. Otherwise the tile's rows are the terms:
-  /// c += a^T b with the tile's rows of a, which is local, and of b.
+  /// c += a b with the tile's columns of a, which lie densely, and rows of b.
   struct Product {
     bool by_rows = true;
     Matrix a, b, c;
@@ -54,9 +54,12 @@ struct TilePlan {
     int fill = -1;
   };
   using Stage = std::variant<Product, Kernel>;
+  /// A dense matrix of which the tile uses its rows: in scratch, or in memory if it is read or kept outside.
   struct Local {
     int64_t columns = 0;
-    int64_t place = 0;  ///< in floats of the scratch; locals that are not needed at the same time share one
+    std::optional<GraphOperand> memory;
+    int64_t place = 0;   ///< in floats of the scratch; locals that are not needed at the same time share one
+    bool given = false;  ///< in memory and not written here
   };
 
   Dims batch;
@@ -73,10 +76,10 @@ struct TilePlan {
 /// None if the node's body has anything that tiles cannot do. The plan refers to the node.
 std::optional<TilePlan> plan_tile(const Node& tiled);
 
-/// Addresses of one call: first elements of the windows, of the masks by stage, and of the kernels' pointers
-/// and their scalars, in the order of the stages.
+/// Addresses of one call: first elements of the windows and of the locals in memory; of the masks, and of the
+/// kernels' pointers and their scalars, in the order of the stages.
 struct TileArguments {
-  std::vector<char*> windows, masks, pointers;
+  std::vector<char*> windows, locals, masks, pointers;
   std::vector<codegen::KernelScalar> scalars;
 };
 

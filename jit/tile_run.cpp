@@ -81,8 +81,16 @@ class TileRun {
 
   void run_block() {
     visible_ = {0, std::numeric_limits<int64_t>::max()};
-    for (size_t l = 0; l < support_.size(); ++l) support_[l] = {0, plan_.locals[l].columns};
     size_t mask = 0, pointer = 0, scalar = 0;
+    for (const TilePlan::Stage& stage : plan_.stages)
+      if (const auto* product = std::get_if<TilePlan::Product>(&stage); product && product->hidden) {
+        visible_ = visible(*product->hidden, arguments_.masks[0], product->columns);
+        break;
+      }
+    for (size_t l = 0; l < support_.size(); ++l) {
+      support_[l] = {0, plan_.locals[l].columns};
+      if (plan_.locals[l].given) find_support(static_cast<int>(l));
+    }
     for (const TilePlan::Stage& stage : plan_.stages) {
       if (const auto* product = std::get_if<TilePlan::Product>(&stage)) {
         if (product->by_rows)
@@ -98,7 +106,20 @@ class TileRun {
     }
   }
 
-  float* local(int l) const { return scratch_ + plan_.locals[l].place; }
+  /// The tile's first row of it.
+  float* local(int l) const {
+    const TilePlan::Local& local = plan_.locals[l];
+    if (!local.memory) return scratch_ + local.place;
+    return reinterpret_cast<float*>(arguments_.locals[l]) + (batch_ * plan_.rows + row_) * local.columns;
+  }
+
+  /// Whether the columns that the mask hides are zeros.
+  void find_support(int l) {
+    const int64_t width = plan_.locals[l].columns;
+    if (visible_.last <= width && cpu::is_zero(local(l), rows_, visible_.first, width) &&
+        cpu::is_zero(local(l) + visible_.last, rows_, width - visible_.last, width))
+      support_[l] = visible_;
+  }
 
   float magnitude(int window, int64_t block) {
     float& known = magnitudes_[window][block];
@@ -192,9 +213,12 @@ class TileRun {
   }
 
   void run_by_terms(const TilePlan::Product& p) {
-    const int64_t width = plan_.locals[p.a.local].columns;
+    const bool local_a = p.a.local >= 0;
     const TilePlan::Window &b = plan_.windows[p.b.window], &c = plan_.windows[p.c.window];
-    Range rows = support_[p.a.local];
+    const int64_t a_stride = local_a ? plan_.locals[p.a.local].columns : plan_.windows[p.a.window].stride;
+    const float* const a = local_a ? local(p.a.local) : first_[p.a.window] + row_ * a_stride;
+    const int64_t width = c.lines;
+    Range rows = local_a ? support_[p.a.local] : Range{0, width};
     if (rows.count() < width) {
       const float* const all = first_[p.c.window];
       if (!is_finite(magnitude(p.b.window, row_ / kTileRows)) ||
@@ -202,8 +226,8 @@ class TileRun {
           cpu::has_negative_zero(all + rows.last * c.stride, width - rows.last, c.length, c.stride))
         rows = {0, width};
     }
-    cpu::tile_product({rows.count(), p.columns, rows_, width, b.stride, c.stride, true, true},
-                      local(p.a.local) + rows.first, first_[p.b.window] + row_ * b.stride,
+    cpu::tile_product({rows.count(), p.columns, rows_, a_stride, b.stride, c.stride, true, true},
+                      a + rows.first, first_[p.b.window] + row_ * b.stride,
                       first_[p.c.window] + rows.first * c.stride);
   }
 
@@ -231,7 +255,6 @@ class TileRun {
       const int l = kernel.local[i];
       if (l < 0 || !lowered.written[i]) continue;
       const int64_t width = plan_.locals[l].columns;
-      if (visible_.last > width) continue;
       // exp(-inf - most) is zero, unless the row's largest value makes all of it NaN.
       for (int64_t r = 0; trims && r < rows_; ++r) {
         float* const row = local(l) + r * width;
@@ -240,9 +263,7 @@ class TileRun {
         else
           std::fill(row + visible_.last, row + width, row[0]);
       }
-      if (cpu::is_zero(local(l), rows_, visible_.first, width) &&
-          cpu::is_zero(local(l) + visible_.last, rows_, width - visible_.last, width))
-        support_[l] = visible_;
+      find_support(l);
     }
   }
 

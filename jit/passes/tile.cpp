@@ -15,7 +15,11 @@ namespace {
 
 class Tiler {
  public:
-  explicit Tiler(Graph graph) : graph_(std::move(graph)), facts_(buffer_facts(graph_)) {}
+  Tiler(Graph graph, int64_t memory_budget) : graph_(std::move(graph)), facts_(buffer_facts(graph_)) {
+    const std::vector<int64_t> live = live_bytes(graph_);
+    over_budget_ = memory_budget > 0 &&
+                   std::any_of(live.begin(), live.end(), [&](int64_t b) { return b > memory_budget; });
+  }
 
   Graph run() {
     const int count = static_cast<int>(graph_.nodes.size());
@@ -50,10 +54,10 @@ class Tiler {
            (graph_.buffers[buffer].kind == GraphBuffer::Kind::External && facts_[buffer].writers.empty());
   }
 
-  /// The one buffer that the node makes, if it is internal; -1.
+  /// The one buffer that the node makes, if it is a value; -1.
   int made_by(int node) const {
     const Node& n = graph_.nodes[node];
-    return n.outputs.size() == 1 && is_internal_value(n.outputs[0].buffer) ? n.outputs[0].buffer : -1;
+    return n.outputs.size() == 1 && facts_[n.outputs[0].buffer].value ? n.outputs[0].buffer : -1;
   }
 
   /// The products that nobody but the node reads.
@@ -105,7 +109,7 @@ class Tiler {
     Members forward{readers->by_rows, inner, {}}, backward{readers->by_terms, {}, inner};
     if (!readers->groups.empty()) {
       const int second = readers->groups[0], gradient = made_by(second);
-      if (gradient < 0) return;
+      if (gradient < 0 || !is_internal_value(gradient)) return;
       const std::optional<Readers> uses = readers_of(gradient);
       if (!uses || !uses->groups.empty()) return;
       backward.inner = products_into(second);
@@ -113,17 +117,32 @@ class Tiler {
       append(backward.outer, uses->by_rows);
       append(backward.outer, uses->by_terms);
     }
-    if (forward.outer.empty() || backward.outer.empty()) {
+    const bool kept = graph_.buffers[made].kind != GraphBuffer::Kind::Internal;
+    if (!kept && (forward.outer.empty() || backward.outer.empty())) {
       append(forward.outer, backward.outer);
       append(forward.inner, backward.inner);
       if (!forward.outer.empty()) add(forward);
       return;
     }
-    // Without the second tile the first may not keep its values to itself.
-    if (!add(forward) || add(backward)) return;
-    for (int& tile : tile_of_)
-      if (tile + 1 == static_cast<int>(tiles_.size())) tile = -1;
-    tiles_.pop_back();
+    if (!kept && computes_again(made)) {
+      if (!add(forward) || add(backward)) return;
+      // Without the second tile the first may not keep its values to itself.
+      for (int& tile : tile_of_)
+        if (tile + 1 == static_cast<int>(tiles_.size())) tile = -1;
+      tiles_.pop_back();
+    }
+    forward.inner.pop_back();
+    forward.outer.push_back(group);
+    backward.again.clear();
+    if (!readers->by_rows.empty()) add(forward);
+    if (!backward.inner.empty()) add(backward);
+  }
+
+  /// Matrices from this size on are computed again for the backward. That takes about as long as to write
+  /// them and to read them again from memory; smaller ones often stay in the outer caches.
+  bool computes_again(int buffer) const {
+    constexpr int64_t kLarge = 16 << 20;
+    return graph_.buffers[buffer].bytes >= kLarge || over_budget_;
   }
 
   struct Members {
@@ -153,7 +172,8 @@ class Tiler {
       for (const GraphOperand& output : node.outputs) {
         if (!stored[output.buffer]) continue;
         const BufferFacts& facts = facts_[output.buffer];
-        if (!facts.value || (!facts.readers.empty() && facts.readers.front() <= last)) return false;
+        const auto early = [&](int r) { return r <= last && !std::binary_search(own.begin(), own.end(), r); };
+        if (!facts.value || std::any_of(facts.readers.begin(), facts.readers.end(), early)) return false;
       }
     }
     Tile tile{make_group(Op::tiled, std::move(body), stored), last};
@@ -193,10 +213,13 @@ class Tiler {
   std::vector<BufferFacts> facts_;
   std::vector<int> tile_of_;  ///< by node; -1: none
   std::vector<Tile> tiles_;
+  bool over_budget_ = false;
 };
 
 }  // namespace
 
-Graph tile_products(Graph graph) { return Tiler(std::move(graph)).run(); }
+Graph tile_products(Graph graph, int64_t memory_budget) {
+  return Tiler(std::move(graph), memory_budget).run();
+}
 
 }  // namespace etch::jit
