@@ -31,6 +31,14 @@ struct CpuProgram {
   std::vector<Node> checks;            ///< made before the first write; buffers are the graph's
 };
 
+/// A generated kernel of a program, of a fused node or inside a tiled one.
+struct ProgramKernel {
+  size_t node;
+  codegen::LoweredKernel* lowered;
+  codegen::LoadedKernel* loaded;
+};
+std::vector<ProgramKernel> kernels_of(CpuProgram& program);
+
 /// Lowers the groups and plans memory; kernels are not loaded yet.
 CpuProgram lower_to_cpu(Graph graph);
 /// Builds and loads the kernels. Groups that none could be had for become their bodies again, with a new

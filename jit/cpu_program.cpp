@@ -68,6 +68,7 @@ CpuProgram lower_to_cpu(Graph graph) {
   program.graph = std::move(graph);
   const std::vector<Node>& nodes = program.graph.nodes;
   program.lowered.resize(nodes.size());
+  program.loaded.resize(nodes.size());
   program.tiles.resize(nodes.size());
   for (size_t i = 0; i < nodes.size(); ++i)
     if (nodes[i].op == Op::tiled) {
@@ -81,33 +82,35 @@ CpuProgram lower_to_cpu(Graph graph) {
   return program;
 }
 
+std::vector<ProgramKernel> kernels_of(CpuProgram& program) {
+  std::vector<ProgramKernel> kernels;
+  for (size_t i = 0; i < program.graph.nodes.size(); ++i) {
+    if (!program.lowered[i].name.empty()) kernels.push_back({i, &program.lowered[i], &program.loaded[i]});
+    if (!program.tiles[i]) continue;
+    for (TilePlan::Stage& stage : program.tiles[i]->stages)
+      if (auto* kernel = std::get_if<TilePlan::Kernel>(&stage))
+        kernels.push_back({i, &kernel->lowered, &kernel->loaded});
+  }
+  return kernels;
+}
+
 void load_kernels(CpuProgram& program, ExecutableStatistics& statistics) {
   Graph& graph = program.graph;
-  program.loaded.resize(graph.nodes.size());
-  std::vector<const codegen::LoweredKernel*> kernels;
-  std::vector<std::pair<size_t, codegen::LoadedKernel*>> places;  // node, where it goes
-  const auto want = [&](const codegen::LoweredKernel& kernel, size_t node, codegen::LoadedKernel& place) {
-    kernels.push_back(&kernel);
-    places.emplace_back(node, &place);
-  };
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    if (!program.lowered[i].name.empty()) want(program.lowered[i], i, program.loaded[i]);
-    if (program.tiles[i])
-      for (TilePlan::Stage& stage : program.tiles[i]->stages)
-        if (auto* kernel = std::get_if<TilePlan::Kernel>(&stage)) want(kernel->lowered, i, kernel->loaded);
-  }
+  const std::vector<ProgramKernel> kernels = kernels_of(program);
   if (kernels.empty()) return;
+  std::vector<const codegen::LoweredKernel*> lowered;
+  for (const ProgramKernel& kernel : kernels) lowered.push_back(kernel.lowered);
   codegen::LoadStatistics load;
-  std::vector<codegen::LoadedKernel> loaded = codegen::load_host_kernels(kernels, &load);
+  std::vector<codegen::LoadedKernel> loaded = codegen::load_host_kernels(lowered, &load);
   statistics.kernels_compiled = load.compiled;
   statistics.kernels_from_cache = load.from_cache;
   std::vector<bool> missing(graph.nodes.size(), false);
   bool all = true;
-  for (size_t k = 0; k < places.size(); ++k) {
+  for (size_t k = 0; k < kernels.size(); ++k) {
     const bool failed = loaded[k].phases.empty();
-    if (failed) missing[places[k].first] = true;
+    if (failed) missing[kernels[k].node] = true;
     all = all && !failed;
-    *places[k].second = std::move(loaded[k]);
+    *kernels[k].loaded = std::move(loaded[k]);
   }
   if (all) return;
   CpuProgram split;

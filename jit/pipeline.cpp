@@ -237,13 +237,13 @@ Ref<PlanExecutable> compile_graph(Graph graph, const LiveSet& live, const Compil
   if (!config().dump_dir.empty()) {
     dump(label, "final.txt", text);
     dump(label, "plan.json", memory_json(program.graph, program.memory));
-    for (const codegen::LoweredKernel& kernel : program.lowered)
-      if (!kernel.name.empty()) {
-        dump(label, kernel.name + ".cpp", kernel.host_source);
-        dump(label, kernel.name + ".cu", kernel.cuda_source);
-      }
+    for (const ProgramKernel& kernel : kernels_of(program)) {
+      dump(label, kernel.lowered->name + ".cpp", kernel.lowered->host_source);
+      dump(label, kernel.lowered->name + ".cu", kernel.lowered->cuda_source);
+    }
   }
-  for (codegen::LoweredKernel& kernel : program.lowered) kernel.host_source = kernel.cuda_source = {};
+  for (const ProgramKernel& kernel : kernels_of(program))
+    kernel.lowered->host_source = kernel.lowered->cuda_source = {};
   statistics.compile_ms = watch.ms();
   Ref<PlanExecutable> executable(
       new CpuPlan(std::move(program), live, std::move(statistics), std::move(text)));

@@ -55,9 +55,10 @@ TEST(CudaDialect, KernelsOfTrainingStepsCompile) {
   nn::ResNet resnet = nn::resnet_tiny();
   optim::Sgd sgd(resnet.parameters(), {.lr = 0.1, .momentum = 0.9, .weight_decay = 5e-4, .nesterov = true});
   collect_kernels(training_step(resnet, sgd, randn({4, 1, 8, 8}), randint(0, 10, {4})), kernels);
-  nn::Gpt gpt({.vocabulary = 16, .context = 8, .width = 16, .heads = 2, .layers = 1});
+  nn::Gpt gpt(
+      {.vocabulary = 16, .context = 24, .width = 48, .heads = 2, .layers = 1});  // wide enough for tiles
   optim::AdamW adamw(gpt.parameters(), {.lr = 1e-3});
-  collect_kernels(training_step(gpt, adamw, randint(0, 16, {2, 8}), randint(0, 16, {16})), kernels);
+  collect_kernels(training_step(gpt, adamw, randint(0, 16, {2, 24}), randint(0, 16, {48})), kernels);
   nn::Mlp mlp({.widths = {8, 16, 4}});
   optim::Adam adam(mlp.parameters(), {.lr = 1e-3});
   collect_kernels(training_step(mlp, adam, dropout(randn({4, 8}), 0.5), randint(0, 4, {4})), kernels);
