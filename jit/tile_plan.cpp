@@ -299,8 +299,11 @@ class Planner {
   }
 
   /// The scalar that the mask chooses, if all that the kernel does is the softmax of rows of what it chooses.
-  static int masked_softmax(const TilePlan::Kernel& kernel, const TilePlan::Hidden& hidden) {
+  int masked_softmax(const TilePlan::Kernel& kernel, const TilePlan::Hidden& hidden) const {
     const Node& fused = *kernel.node;
+    int more = 0;  // nodes to which it matters how long rows are, apart from the softmax's two
+    for (const Node& node : fused.group->body) more += info(node.op).kind != OpKind::Pointwise;
+    if (more != 2) return -1;
     const auto maker = [&](const GraphOperand& operand, Op op) -> const Node* {
       for (const Node& node : fused.group->body)
         if (operand.is_tensor() && node.outputs[0].buffer == operand.buffer)
@@ -314,8 +317,10 @@ class Planner {
                *most = sub ? maker(sub->inputs[1], Op::amax) : nullptr,
                *where = sub ? maker(sub->inputs[0], Op::where) : nullptr;
     if (!sum || !most || !where || !same_window(sum->inputs[0], div->inputs[0]) ||
-        !same_window(most->inputs[0], sub->inputs[0]) || where->inputs[0].buffer != hidden.mask.buffer)
+        !same_window(most->inputs[0], sub->inputs[0]))
       return -1;
+    const auto mask = as_mask(fused, where->inputs[0], hidden.mask.geometry.sizes.back());
+    if (!mask || !same_window(*mask, hidden.mask)) return -1;
     const GraphOperand& fill = where->inputs[hidden.when ? 1 : 2];
     const auto& scalars = kernel.lowered.scalars;
     const auto found = std::find_if(scalars.begin(), scalars.end(), [&](const GraphOperand& s) {

@@ -193,7 +193,7 @@ class TileRun {
     }
     Range terms{0, p.terms};
     if (local_a && support_[p.a.local].count() < p.terms &&
-        is_finite(magnitude_outside(p.b.window, support_[p.a.local])))
+        is_finite(magnitude_outside(p.b.window, b.of_columns ? Range{} : support_[p.a.local])))
       terms = support_[p.a.local];
     const auto multiply = [&] {
       cpu::tile_product({rows_, columns.count(), terms.count(), a_stride, b_stride, c_stride},
