@@ -14,6 +14,14 @@ namespace {
 constexpr int64_t kLine = 16;  // floats of a cache line
 int64_t whole_lines(int64_t floats) { return (floats + kLine - 1) / kLine * kLine; }
 
+/// The strides of axes of size 1 say nothing.
+bool same_layout(const Geometry& a, const Geometry& b) {
+  if (a.sizes != b.sizes) return false;
+  for (int i = 0; i < a.ndim(); ++i)
+    if (a.sizes[i] != 1 && a.strides[i] != b.strides[i]) return false;
+  return true;
+}
+
 class Planner {
  public:
   explicit Planner(const Node& tiled) : tiled_(tiled) {}
@@ -59,7 +67,7 @@ class Planner {
   bool is_local(const GraphOperand& operand) const {
     const Geometry& g = operand.geometry;
     return operand.is_tensor() && operand.dtype == DType::F32 && operand.offset == 0 && operand.slot < 0 &&
-           has_batch(g) && g.sizes[g.ndim() - 2] == plan_.rows && g == contiguous(g.sizes);
+           has_batch(g) && g.sizes[g.ndim() - 2] == plan_.rows && same_layout(g, contiguous(g.sizes));
   }
 
   bool add_local(const GraphOperand& operand) {
@@ -101,7 +109,7 @@ class Planner {
       std::swap(whole.sizes[n - 2], whole.sizes[n - 1]);
       std::swap(whole.strides[n - 2], whole.strides[n - 1]);
     }
-    return operand.geometry == whole ? local : -1;
+    return same_layout(operand.geometry, whole) ? local : -1;
   }
 
   /// The number of the window, or -1 if neither its rows nor (where allowed) its columns are dense.
@@ -310,7 +318,7 @@ class Planner {
           return node.op == op ? &node : nullptr;
       return nullptr;
     };
-    if (fused.outputs.size() != 1 || kernel.lowered.run < 0) return -1;
+    if (fused.outputs.size() != 1 || local_of(fused.outputs[0]) < 0 || kernel.lowered.run < 0) return -1;
     const Node *div = maker(fused.outputs[0], Op::div), *exp = div ? maker(div->inputs[0], Op::exp) : nullptr,
                *sum = div ? maker(div->inputs[1], Op::sum) : nullptr,
                *sub = exp ? maker(exp->inputs[0], Op::sub) : nullptr,

@@ -59,7 +59,7 @@ inline void expect_same(const Tensor& actual, const Tensor& expected) {
   const std::vector<double> a = actual.to_vector<double>(), b = expected.to_vector<double>();
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i)
-    EXPECT_TRUE(std::memcmp(&a[i], &b[i], sizeof(double)) == 0 || (a[i] != a[i] && b[i] != b[i]))
+    ASSERT_TRUE(std::memcmp(&a[i], &b[i], sizeof(double)) == 0 || (a[i] != a[i] && b[i] != b[i]))
         << "element " << i << ": " << a[i] << ", expected " << b[i];
 }
 
