@@ -18,6 +18,10 @@ constexpr int64_t kLargestB = 512 << 10;
 /// lines.
 constexpr int64_t kPackedB = 32 << 10;
 
+/// Terms taken at a time if a lies transposed: more of its rows, a power of two apart, compete for few sets
+/// of the outer caches.
+constexpr int64_t kTransposedTerms = 128;
+
 /// Multiplications worth a thread.
 constexpr int64_t kThreadWork = 100'000;
 
@@ -45,16 +49,23 @@ class MatmulBatched final : public Contraction {
     b_stride_ = packs_ ? packed_stride(g_.n) : g_.b_strides[2];
     // Blocks as even as possible, so of two sizes at most.
     blocks_ = std::max<int64_t>((g_.m + kBlockRows / 2) / kBlockRows, 1);
-    cpu::TileShape shape{.m = g_.m / blocks_,
+    cpu::TileShape shape{.m = 0,
                          .n = g_.n,
-                         .k = g_.k,
+                         .k = 0,
                          .a_stride = g_.a_strides[a_transposed ? 3 : 2],
                          .b_stride = b_stride_,
                          .c_stride = g_.c_strides[2],
                          .a_transposed = a_transposed};
-    products_.emplace_back(shape);
-    ++shape.m;
-    if (g_.m % blocks_ != 0) products_.emplace_back(shape);
+    terms_ = a_transposed ? std::min(g_.k, kTransposedTerms) : g_.k;
+    for (const int64_t more : {0, 1}) {
+      shape.m = g_.m / blocks_ + more;
+      for (int64_t k = 0; k < g_.k; k += terms_) {
+        shape.k = std::min(terms_, g_.k - k);
+        shape.accumulate = k > 0;
+        products_.emplace_back(shape);
+      }
+      if (g_.m % blocks_ == 0) break;
+    }
     tasks_ = g_.batch[0] * g_.batch[1] * blocks_;
     ranges_ = std::min<int64_t>(num_threads(), tasks_);
     packed_ = packs_ ? g_.k * b_stride_ : 0;
@@ -95,15 +106,19 @@ class MatmulBatched final : public Contraction {
       }
       const int64_t row = g_.m * block / blocks_;
       const int64_t rows = g_.m * (block + 1) / blocks_ - row;
-      products_[rows - g_.m / blocks_](a + offset(g_.a_strides, batch) + row * g_.a_strides[2], right,
-                                       c + offset(g_.c_strides, batch) + row * g_.c_strides[2]);
+      const float* left = a + offset(g_.a_strides, batch) + row * g_.a_strides[2];
+      float* const result = c + offset(g_.c_strides, batch) + row * g_.c_strides[2];
+      const int64_t parts = (g_.k + terms_ - 1) / terms_;
+      const cpu::TileProduct* product = &products_[(rows - g_.m / blocks_) * parts];
+      for (int64_t k = 0; k < g_.k; k += terms_)
+        (*product++)(left + k * g_.a_strides[3], right + k * b_stride_, result);
     }
   }
 
   MatmulGeometry g_;
   bool swapped_, b_transposed_, packs_;
-  std::vector<cpu::TileProduct> products_;  // of the smaller blocks, and of those with a row more
-  int64_t blocks_, tasks_, ranges_, packed_, b_stride_;
+  std::vector<cpu::TileProduct> products_;  // by terms; of the smaller blocks, then of those with a row more
+  int64_t blocks_, terms_, tasks_, ranges_, packed_, b_stride_;
 };
 
 }  // namespace
