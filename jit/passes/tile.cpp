@@ -178,10 +178,16 @@ class Tiler {
     }
     Tile tile{make_group(Op::tiled, std::move(body), stored), last};
     const std::optional<TilePlan> plan = plan_tile(tile.node);
-    if (!plan || plan->batches < num_threads()) return false;
+    if (!plan || !keeps_threads_busy(plan->batches)) return false;
     for (int n : own) tile_of_[n] = static_cast<int>(tiles_.size());
     tiles_.push_back(std::move(tile));
     return true;
+  }
+
+  /// A batch is one thread's: at least three quarters of the threads work on average.
+  static bool keeps_threads_busy(int64_t batches) {
+    const int64_t threads = num_threads(), rounds = (batches + threads - 1) / threads;
+    return 4 * batches >= 3 * rounds * threads;
   }
 
   /// New buffers for all that the node and its group write.
