@@ -212,14 +212,12 @@ CpuPlan::Pieces CpuPlan::make_pieces(const PieceSum& sum) {
 
 CpuPlan::Tile CpuPlan::make_tile(const TilePlan& plan) {
   Tile result{&plan, {}, {}, {}, {}, {}};
+  if (plan.mask) result.mask = resolve(plan.mask->window);
   for (const TilePlan::Window& window : plan.windows) result.windows.push_back(resolve(window.operand));
   for (const TilePlan::Local& local : plan.locals)
     result.locals.push_back(local.memory ? resolve(*local.memory) : Address{});
   for (const TilePlan::Stage& stage : plan.stages) {
-    if (const auto* product = std::get_if<TilePlan::Product>(&stage)) {
-      if (product->hidden) result.masks.push_back(resolve(product->hidden->mask));
-      continue;
-    }
+    if (!std::holds_alternative<TilePlan::Kernel>(stage)) continue;
     const auto& kernel = std::get<TilePlan::Kernel>(stage);
     for (size_t i = 0; i < kernel.local.size(); ++i)
       result.pointers.push_back(kernel.local[i] < 0 ? resolve(kernel.lowered.pointers[i]) : Address{});
@@ -290,7 +288,7 @@ void CpuPlan::run_tiles(const Tile& tile, char* scratch, const Frame& frame) con
   };
   fill(tile.windows, arguments.windows);
   fill(tile.locals, arguments.locals);
-  fill(tile.masks, arguments.masks);
+  if (tile.plan->mask) arguments.mask = frame.at(tile.mask);
   fill(tile.pointers, arguments.pointers);
   for (const ScalarSource& scalar : tile.scalars)
     arguments.scalars.push_back(codegen::kernel_scalar(frame.at(scalar), scalar.dtype));

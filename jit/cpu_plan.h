@@ -132,8 +132,9 @@ class CpuPlan final : public PlanExecutable {
   };
   struct Tile {
     const TilePlan* plan;
-    std::vector<Address> windows, locals, masks, pointers;
+    std::vector<Address> windows, locals, pointers;
     std::vector<ScalarSource> scalars;
+    Address mask;
   };
   struct Step {
     enum class Kind : uint8_t { Kernel, Tile, Call, SmallCall, Pieces };

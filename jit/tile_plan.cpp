@@ -148,7 +148,8 @@ class Planner {
     }
     if ((product.by_rows ? g.sizes[g.ndim() - 2] : product.terms) != plan_.rows) return false;
     product.b.window = add_window(b, product.by_rows);
-    if (product.b.window < 0) return false;
+    // What the tile makes is whole only after its last block.
+    if (product.b.window < 0 || is_stored(b) || (product.a.local < 0 && is_stored(a))) return false;
     plan_.stages.push_back(std::move(product));
     return true;
   }
@@ -165,7 +166,8 @@ class Planner {
     bool any = false;
     for (const GraphOperand& pointer : lowered.pointers) {
       const int local = whole_local(pointer, false);
-      if (local < 0 && local_of(pointer) >= 0) return false;
+      const bool read = !lowered.written[kernel.local.size()];
+      if (local < 0 && (local_of(pointer) >= 0 || (read && is_stored(pointer)))) return false;
       any = any || local >= 0;
       kernel.local.push_back(local);
     }
@@ -240,7 +242,7 @@ class Planner {
   void find_hidden() {
     for (size_t s = 0; s < plan_.stages.size(); ++s) {
       auto* product = std::get_if<TilePlan::Product>(&plan_.stages[s]);
-      if (!product || product->c.local < 0) continue;
+      if (!product || product->c.local < 0 || plan_.locals[product->c.local].memory) continue;
       TilePlan::Kernel* reader = nullptr;
       bool only = true;
       for (size_t r = s + 1; r < plan_.stages.size(); ++r) {
@@ -255,15 +257,16 @@ class Planner {
         }
       }
       if (only && reader) product->hidden = hidden_in(*reader->node, *product);
-      if (product->hidden) reader->fill = masked_softmax(*reader, *product->hidden);
+      if (product->hidden) reader->fill = masked_softmax(*reader);
     }
   }
 
   /// Follows what depends on the product's elements through the kernel: nothing of it may be stored or added
   /// up unless a mask chooses against it first, or it was multiplied by a local.
-  std::optional<TilePlan::Hidden> hidden_in(const Node& fused, const TilePlan::Product& product) const {
+  std::optional<TilePlan::Hidden> hidden_in(const Node& fused, const TilePlan::Product& product) {
     TilePlan::Hidden hidden;
-    bool masked = false;
+    std::optional<TilePlan::Mask> masked = plan_.mask;
+    bool found = false;
     std::set<int> derived, scaled;  // buffers; of the second: the product times a local
     for (const Node& node : fused.group->body) {
       const auto is_product = [&](const GraphOperand& o) {
@@ -276,12 +279,10 @@ class Planner {
         if (!is_product(input) && !derived.count(input.buffer)) continue;
         if (node.op == Op::where && i > 0) {
           const std::optional<GraphOperand> mask = as_mask(fused, node.inputs[0], product.columns);
-          const bool when = i == 2;
-          if (!mask || (masked && (!same_window(*mask, hidden.mask) || hidden.when != when)))
-            return std::nullopt;
-          hidden.mask = *mask;
-          hidden.when = when;
-          masked = true;
+          if (!mask) return std::nullopt;
+          if (!masked) masked = {*mask, i == 2};
+          if (!same_window(*mask, masked->window) || masked->hides_when != (i == 2)) return std::nullopt;
+          found = true;
           continue;
         }
         if (node.op == Op::sum && scaled.count(input.buffer)) continue;
@@ -303,11 +304,13 @@ class Planner {
     // Zeros in place of numbers hold only as far as the numbers are known to be finite.
     if (hidden.times_local >= 0 && (product.a.window < 0 || !plan_.windows[product.b.window].of_columns))
       return std::nullopt;
-    return masked ? std::optional(hidden) : std::nullopt;
+    if (!found) return std::nullopt;
+    plan_.mask = masked;
+    return hidden;
   }
 
   /// The scalar that the mask chooses, if all that the kernel does is the softmax of rows of what it chooses.
-  int masked_softmax(const TilePlan::Kernel& kernel, const TilePlan::Hidden& hidden) const {
+  int masked_softmax(const TilePlan::Kernel& kernel) const {
     const Node& fused = *kernel.node;
     int more = 0;  // nodes to which it matters how long rows are, apart from the softmax's two
     for (const Node& node : fused.group->body) more += info(node.op).kind != OpKind::Pointwise;
@@ -327,12 +330,12 @@ class Planner {
     if (!sum || !most || !where || !same_window(sum->inputs[0], div->inputs[0]) ||
         !same_window(most->inputs[0], sub->inputs[0]))
       return -1;
-    const auto mask = as_mask(fused, where->inputs[0], hidden.mask.geometry.sizes.back());
-    if (!mask || !same_window(*mask, hidden.mask)) return -1;
-    const GraphOperand& fill = where->inputs[hidden.when ? 1 : 2];
+    const auto mask = as_mask(fused, where->inputs[0], plan_.mask->window.geometry.sizes.back());
+    if (!mask || !same_window(*mask, plan_.mask->window)) return -1;
+    const GraphOperand& fill = where->inputs[plan_.mask->hides_when ? 1 : 2];
     const auto& scalars = kernel.lowered.scalars;
     const auto found = std::find_if(scalars.begin(), scalars.end(), [&](const GraphOperand& s) {
-      return fill.is_scalar() && s.slot == fill.slot && s.dtype == fill.dtype &&
+      return fill.is_scalar() && fill.dtype == DType::F32 && s.slot == fill.slot && s.dtype == fill.dtype &&
              (s.slot >= 0 || s.scalar.to_double() == fill.scalar.to_double());
     });
     return found == scalars.end() ? -1 : static_cast<int>(found - scalars.begin());

@@ -27,10 +27,12 @@ struct TilePlan {
   struct Matrix {
     int local = -1, window = -1;
   };
-  /// Columns of a product that nobody looks at, wherever all rows of the mask hide them.
+  struct Mask {
+    GraphOperand window;     ///< Bool [.., rows, columns], columns dense
+    bool hides_when = true;  ///< what a hidden element's mask is
+  };
+  /// Columns of a product that nobody looks at, wherever the mask hides them from all rows of the tile.
   struct Hidden {
-    GraphOperand mask;  ///< Bool [.., rows, columns], columns dense
-    bool when = true;   ///< what a hidden element's mask is
     /// The columns are looked at, but only multiplied by this local: where it is zero any finite number would
     /// do, and zeros are put there. -1: not looked at at all.
     int times_local = -1;
@@ -49,8 +51,8 @@ struct TilePlan {
     codegen::LoweredKernel lowered;
     codegen::LoadedKernel loaded;
     std::vector<int> local;  ///< by pointer; -1: memory
-    /// A softmax of rows in which the mask of a product chooses this scalar: if it is -inf, columns that are
-    /// hidden up to the end of all rows need not be visited. -1: none.
+    /// The kernel is a softmax of rows in which the mask chooses this scalar: if it is -inf, columns that are
+    /// hidden up to the end of all rows need not be visited. -1: it is not.
     int fill = -1;
   };
   using Stage = std::variant<Product, Kernel>;
@@ -67,6 +69,7 @@ struct TilePlan {
   std::vector<Window> windows;
   std::vector<Local> locals;
   std::vector<Stage> stages;
+  std::optional<Mask> mask;    ///< the first that hides columns; others are taken as they come
   int64_t magnitudes = 0;      ///< where the largest magnitudes of blocks of windows' lines are kept
   int64_t scratch_floats = 0;  ///< of one thread
 
@@ -76,10 +79,11 @@ struct TilePlan {
 /// None if the node's body has anything that tiles cannot do. The plan refers to the node.
 std::optional<TilePlan> plan_tile(const Node& tiled);
 
-/// Addresses of one call: first elements of the windows and of the locals in memory; of the masks, and of the
-/// kernels' pointers and their scalars, in the order of the stages.
+/// Addresses of one call: first elements of the windows, of the locals in memory and of the mask; the
+/// kernels' pointers and scalars, in the order of the stages.
 struct TileArguments {
-  std::vector<char*> windows, locals, masks, pointers;
+  std::vector<char*> windows, locals, pointers;
+  char* mask = nullptr;
   std::vector<codegen::KernelScalar> scalars;
 };
 

@@ -80,13 +80,8 @@ class TileRun {
   }
 
   void run_block() {
-    visible_ = {0, std::numeric_limits<int64_t>::max()};
-    size_t mask = 0, pointer = 0, scalar = 0;
-    for (const TilePlan::Stage& stage : plan_.stages)
-      if (const auto* product = std::get_if<TilePlan::Product>(&stage); product && product->hidden) {
-        visible_ = visible(*product->hidden, arguments_.masks[0], product->columns);
-        break;
-      }
+    find_visible();
+    size_t pointer = 0, scalar = 0;
     for (size_t l = 0; l < support_.size(); ++l) {
       support_[l] = {0, plan_.locals[l].columns};
       if (plan_.locals[l].given) find_support(static_cast<int>(l));
@@ -94,7 +89,7 @@ class TileRun {
     for (const TilePlan::Stage& stage : plan_.stages) {
       if (const auto* product = std::get_if<TilePlan::Product>(&stage)) {
         if (product->by_rows)
-          run_by_rows(*product, product->hidden ? arguments_.masks[mask++] : nullptr);
+          run_by_rows(*product);
         else
           run_by_terms(*product);
       } else {
@@ -148,29 +143,32 @@ class TileRun {
   static bool is_finite(float magnitude) { return magnitude <= std::numeric_limits<float>::max(); }
 
   /// The columns that some row of the tile may see, in whole blocks; at least one block.
-  Range visible(const TilePlan::Hidden& hidden, const char* mask, int64_t columns) {
-    const Geometry& g = hidden.mask.geometry;
-    const int64_t stride = g.strides[g.ndim() - 2];
-    const auto* first = reinterpret_cast<const uint8_t*>(mask) + offset(g) + row_ * stride;
+  void find_visible() {
+    if (!plan_.mask) return;
+    const Geometry& g = plan_.mask->window.geometry;
+    const int64_t columns = g.sizes.back(), stride = g.strides[g.ndim() - 2];
+    const auto* first = reinterpret_cast<const uint8_t*>(arguments_.mask) + offset(g) + row_ * stride;
     Seen& seen = seen_[row_ / kTileRows];
-    if (seen.mask == first && seen.when == hidden.when) return seen.range;
+    visible_ = seen.range;
+    if (seen.mask == first) return;
     const int64_t rows = stride == 0 ? 1 : rows_;
     const auto is_hidden = [&](int64_t from) {
-      return cpu::all_are(hidden.when, first + from, rows, std::min(columns - from, kTileRows), stride);
+      return cpu::all_are(plan_.mask->hides_when, first + from, rows, std::min(columns - from, kTileRows),
+                          stride);
     };
-    Range range{0, columns};
-    while (range.last > kTileRows) {
-      const int64_t from = (range.last - 1) / kTileRows * kTileRows;
+    visible_ = {0, columns};
+    while (visible_.last > kTileRows) {
+      const int64_t from = (visible_.last - 1) / kTileRows * kTileRows;
       if (!is_hidden(from)) break;
-      range.last = from;
+      visible_.last = from;
     }
     // The last block may be narrower than products can be.
-    while (range.first + 2 * kTileRows <= range.last && is_hidden(range.first)) range.first += kTileRows;
-    seen = {first, hidden.when, range};
-    return range;
+    while (visible_.first + 2 * kTileRows <= visible_.last && is_hidden(visible_.first))
+      visible_.first += kTileRows;
+    seen = {first, visible_};
   }
 
-  void run_by_rows(const TilePlan::Product& p, const char* mask) {
+  void run_by_rows(const TilePlan::Product& p) {
     const bool local_a = p.a.local >= 0, local_c = p.c.local >= 0;
     const TilePlan::Window& b = plan_.windows[p.b.window];
     const int64_t a_stride = local_a ? plan_.locals[p.a.local].columns : plan_.windows[p.a.window].stride;
@@ -182,7 +180,6 @@ class TileRun {
 
     Range columns{0, p.columns};
     if (p.hidden) {
-      visible_ = visible(*p.hidden, mask, p.columns);
       if (p.hidden->times_local < 0) {
         columns = visible_;
       } else if (support_[p.hidden->times_local].within(visible_) && visible_.count() < p.columns) {
@@ -275,11 +272,10 @@ class TileRun {
   std::vector<Range> support_;      ///< by local: its other columns are zeros
   struct Seen {
     const uint8_t* mask = nullptr;
-    bool when = false;
     Range range;
   };
-  std::vector<Seen> seen_;  ///< by block of rows: what visible() found last
-  Range visible_;           ///< columns that the tile's mask does not hide
+  std::vector<Seen> seen_;                                 ///< by block of rows: what visible() found last
+  Range visible_{0, std::numeric_limits<int64_t>::max()};  ///< columns that the tile's mask does not hide
   int64_t batch_ = 0, row_ = 0, rows_ = 0;
 };
 
