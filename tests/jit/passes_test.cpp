@@ -9,8 +9,10 @@
 #include <fstream>
 #include <sstream>
 
+#include "eager/cpu/tile_product.h"
 #include "jit/pipeline.h"
 #include "runtime/error.h"
+#include "runtime/parallel.h"
 
 namespace etch::test {
 namespace {
@@ -39,8 +41,18 @@ std::vector<fs::path> golden_files() {
   return files;
 }
 
+class OneThread {
+ public:
+  OneThread() { set_num_threads(1); }
+  ~OneThread() { set_num_threads(old_); }
+
+ private:
+  int old_ = num_threads();
+};
+
 /// PASS-CASE.txt: the graph before, "=>", the graph after. ETCH_UPDATE_GOLDEN=1 writes the latter anew.
 TEST(Passes, GiveTheGoldenGraphs) {
+  const OneThread one_thread;  // tiles want a batch for each
   const bool update = std::getenv("ETCH_UPDATE_GOLDEN") != nullptr;
   const std::vector<fs::path> files = golden_files();
   ASSERT_GE(files.size(), 10u);
@@ -51,6 +63,7 @@ TEST(Passes, GiveTheGoldenGraphs) {
     const std::string before = text.substr(0, middle);
     const std::string stem = path.stem().string();
     const jit::Pass& pass = find_pass(stem.substr(0, stem.find('-')));
+    if (pass.name == "tile" && !cpu::has_tile_product(64)) continue;
     Graph graph = parse(before);
     verify(graph, "golden");
     const Graph result = pass.run(std::move(graph), {});

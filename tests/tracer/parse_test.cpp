@@ -27,6 +27,32 @@ conv2d<1,1,0,0,1,1,1,0,0>(%0:f32[1,1,1,1]{1,1,1,1}, %0:f32[1,1,1,1]{1,1,1,1}+1@3
 
 TEST(GraphText, PrintsAndParsesBack) { EXPECT_EQ(print(parse(kGraph)), kGraph); }
 
+constexpr const char* kTiled = R"(graph cpu slots 2
+buffer %0 external 24 #0
+buffer %1 internal 16
+buffer %2 internal 16
+buffer %3 output 24 #1
+buffer %4 internal 16
+tiled(%0:f32[2,3]{3,1}, %0:f32[3,2]{1,3}, f32@1) -> %3:f32[2,3]{3,1} {
+  matmul(%0:f32[2,3]{3,1}, %0:f32[3,2]{1,3}) -> %1:f32[2,2]{2,1}
+  fused(%1:f32[2,2]{2,1}, f32@1) -> %2:f32[2,2]{2,1} {
+    exp(%1:f32[2,2]{2,1}) -> %4:f32[2,2]{2,1}
+    mul(%4:f32[2,2]{2,1}, f32@1) -> %2:f32[2,2]{2,1}
+  }
+  matmul(%2:f32[2,2]{2,1}, %0:f32[2,3]{3,1}) -> %3:f32[2,3]{3,1}
+}
+)";
+
+TEST(GraphText, TilesHoldGroups) {
+  EXPECT_EQ(print(parse(kTiled)), kTiled);
+  EXPECT_NO_THROW(verify(parse(kTiled), "test"));
+  const Graph graph = parse(kTiled);
+  ASSERT_EQ(graph.nodes.size(), 1u);
+  ASSERT_EQ(graph.nodes[0].group->body.size(), 3u);
+  EXPECT_EQ(graph.nodes[0].group->body[1].group->body.size(), 2u);
+  EXPECT_NE(print_dot(graph).find("tiled\\nmatmul\\nfused"), std::string::npos) << print_dot(graph);
+}
+
 TEST(GraphText, BlankLinesAndSpacesDoNotMatter) {
   EXPECT_EQ(
       print(parse("\n  graph   cpu slots 1\n\nbuffer %0 external 4\n  neg( %0:f32[]{} )->%0:f32[]{}\n")),
@@ -73,6 +99,12 @@ TEST(GraphText, RefusesWhatIsMalformed) {
   expect_refused(head + "neg(_) -> _ {", "expected a group on fused and tiled nodes only");
   expect_refused(head + "fused(_) -> _", "expected a group on fused and tiled nodes only");
   expect_refused(head + "fused(_) -> _ {\nneg(_) -> _", "expected \"}\" before the end");
+  const std::string nested = "expected no group inside another but fused ones inside tiled ones";
+  expect_refused(head + "fused(_) -> _ {\nfused(_) -> _ {", nested);
+  expect_refused(head + "fused(_) -> _ {\ntiled(_) -> _ {", nested);
+  expect_refused(head + "tiled(_) -> _ {\ntiled(_) -> _ {", nested);
+  expect_refused(head + "tiled(_) -> _ {\nfused(_) -> _ {\nneg(_) -> _\n}", "expected \"}\" before the end");
+  expect_refused(head + "tiled(_) -> _", "expected a group on fused and tiled nodes only");
   expect_refused(head + "}", "got \"}\" without a group");
   expect_refused(head + "neg(_) -> _ junk", "expected the end of the line at \"junk\"");
 }

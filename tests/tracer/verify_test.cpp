@@ -81,6 +81,58 @@ TEST(Verify, GroupsAreClosed) {
       "pointwise, generator and reduction nodes inside, got matmul");
 }
 
+TEST(Verify, TilesHoldProductsAndGroups) {
+  const std::string head =
+      "graph cpu slots 0\nbuffer %0 external 16\nbuffer %1 internal 16\nbuffer %2 output 16\n"
+      "buffer %3 output 16\nbuffer %4 internal 16\n";
+  const std::string m = ":f32[2,2]{2,1}", a = "%0" + m, square = "matmul(" + a + ", " + a + ") -> ";
+  const auto broken = [&](const std::string& body, const std::string& after, std::string_view part) {
+    const std::string text = head + "tiled(" + a + ") -> %2" + m + " {\n" + body + "}\n" + after + "neg(" +
+                             a + ") -> %3" + m + "\n";
+    try {
+      verify(parse(text), "test");
+      EXPECT_EQ(part, "");
+    } catch (const InternalError& error) {
+      EXPECT_TRUE(!part.empty() && std::string_view(error.what()).find(part) != std::string_view::npos)
+          << error.what();
+    }
+  };
+  const std::string inner = square + "%1" + m + "\n";
+  const auto group = [&](const std::string& body) {
+    return "fused(%1" + m + ") -> %2" + m + " {\n" + body + "}\n";
+  };
+  const std::string exp = "exp(%1" + m + ") -> %2" + m + "\n";
+  broken(inner + group(exp), "", "");
+  broken(inner + exp, "", "products and fused nodes inside, got exp");
+  broken(inner + group(square + "%2" + m + "\n"), "",
+         "pointwise, generator and reduction nodes inside, got matmul");
+  broken(inner + group("exp(" + a + ") -> %2" + m + "\n"), "", "%0, which exp reads, among the inputs");
+  broken(group(exp), "", "%1, which fused reads, among the inputs or written before");
+  broken(inner + square + "%3" + m + "\n" + group(exp), "", "%3, which matmul writes, among the outputs");
+  broken(inner, "", "output %2 to be written by the body");
+  broken(inner + group(exp), "neg(" + a + ") -> %1" + m + "\n", "no use of %1, which lives inside node 0");
+  broken("matmul(" + a + ", " + a + ") -> %1:f32[4]{1}\n" + group(exp), "", "output 0 as f32[2, 2]");
+}
+
+TEST(Verify, AGroupInsideATileKeepsItsOwn) {
+  const std::string m = ":f32[2,2]{2,1}";
+  const std::string text =
+      "graph cpu slots 0\nbuffer %0 external 16\nbuffer %1 internal 16\nbuffer %2 output 16\nbuffer %3 "
+      "internal 16\nbuffer %4 internal 16\ntiled(%0" +
+      m + ") -> %2" + m + " {\nmatmul(%0" + m + ", %0" + m + ") -> %1" + m + "\nfused(%1" + m + ") -> %3" +
+      m + " {\nexp(%1" + m + ") -> %4" + m + "\nneg(%4" + m + ") -> %3" + m + "\n}\nmatmul(%4" + m + ", %3" +
+      m + ") -> %2" + m + "\n}\n";
+  try {
+    verify(parse(text), "test");
+    FAIL() << text;
+  } catch (const InternalError& error) {
+    EXPECT_NE(
+        std::string_view(error.what()).find("%4, which matmul reads, among the inputs or written before"),
+        std::string_view::npos)
+        << error.what();
+  }
+}
+
 TEST(Graph, CoversBuffer) {
   const Graph graph = parse(kHead + "neg(%0:f32[2,3]{1,2}@0) -> %1:f32[5]{1}\n" + kWriteOutput);
   EXPECT_TRUE(covers_buffer(graph, graph.nodes[0].inputs[0]));
