@@ -1,6 +1,7 @@
 // Looks for programs whose compiled answers differ from eager's: fuzz [--seconds N] [--seed S] [--programs N]
 // [--print N: their C++ instead, as tests] [--kernels one in N programs also compiles its kernels; 0: none]
-// [--only kernels: no other runs].
+// [--attention one in N seeds also gives a short program about attention, with kernels; 0: none]
+// [--only: runs with kernels alone].
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -51,7 +52,7 @@ void print_tests(uint64_t seed, int64_t count) {
 
 int main(int argc, char** argv) {
   const int64_t seconds = flag(argc, argv, "--seconds", 60), programs = flag(argc, argv, "--programs", -1);
-  const int64_t every = flag(argc, argv, "--kernels", 50);
+  const int64_t every = flag(argc, argv, "--kernels", 50), attention = flag(argc, argv, "--attention", 50);
   const bool only_kernels = std::find(argv, argv + argc, std::string_view("--only")) != argv + argc;
   uint64_t seed = static_cast<uint64_t>(flag(argc, argv, "--seed", 1));
   if (const int64_t count = flag(argc, argv, "--print", 0)) {
@@ -70,14 +71,17 @@ int main(int argc, char** argv) {
         "%lld programs (%lld with kernels, %lld runs, %lld calls; %lld compiles, %lld flushes compiled, %lld "
         "op by op; %lld "
         "errors raised, %lld replays interpreted; %lld calls while compiling, %lld evictions, %lld calls "
-        "beyond max_paths; %lld frozen calls, %lld bodies refused), %d differ; next seed %llu\n",
+        "beyond max_paths; %lld frozen calls, %lld bodies refused; %lld programs ran tiles), %d differ; next "
+        "seed "
+        "%llu\n",
         static_cast<long long>(done), static_cast<long long>(kernels), static_cast<long long>(t.programs),
         static_cast<long long>(t.calls), static_cast<long long>(t.compiles),
         static_cast<long long>(t.compiled_flushes), static_cast<long long>(t.eager_flushes),
         static_cast<long long>(t.errors), static_cast<long long>(t.interpreted),
         static_cast<long long>(t.while_compiling), static_cast<long long>(t.evictions),
         static_cast<long long>(t.refused_paths), static_cast<long long>(t.frozen_calls),
-        static_cast<long long>(t.refused), failures, static_cast<unsigned long long>(seed));
+        static_cast<long long>(t.refused), static_cast<long long>(t.tiled), failures,
+        static_cast<unsigned long long>(seed));
     std::fflush(stdout);
   };
   auto next_report = std::chrono::steady_clock::now();
@@ -90,6 +94,8 @@ int main(int argc, char** argv) {
       failures += differs(few_paths, {.compile_kernels = true});
       ++kernels;
     }
+    if (attention > 0 && seed % static_cast<uint64_t>(attention) == 0)
+      failures += differs(fuzz::generate_attention(seed), {.compile_kernels = true});
     if (!only_kernels) {
       failures += differs(program, {});
       failures += differs(program, {.skip_passes = passes[seed % passes.size()], .poison = seed % 2 == 0});

@@ -101,7 +101,7 @@ Program generate(uint64_t seed) {
     // The same library call with other threads need not give the same bits.
     const bool calls_library =
         std::any_of(program.statements.begin(), program.statements.end(), [](const Statement& s) {
-          return contains_any(s.form, {"product(", "convolved(", "linear("});
+          return contains_any(s.form, {"product(", "convolved(", "linear(", "attention("});
         });
     program.threads = calls_library || dice.one_in(2) ? Program::Threads::Alike : Program::Threads::Unlike;
   }
@@ -124,7 +124,7 @@ Program generate_frozen(uint64_t seed) {
                {"w.log",     "w.kept",   "keep(",         "w.raw",  "w.blob", "host_write", "poke",
                 "flush()",   "hook(",    "renew",         "recast", "load(",  "swap",       "requires_grad_",
                 "set_state", "throw",    "w.nested_stop", "bad_",   "zeros(", "retained",   "from_vector",
-                "positions", "gathered", "scattered",     "labels", "adam(",  "w.own"});
+                "positions", "gathered", "scattered",     "labels", "adam(",  "w.own",      "attention("});
   });
   // Longer ones are refused too often.
   const size_t longest = 4 + seed % 12;
@@ -134,6 +134,34 @@ Program generate_frozen(uint64_t seed) {
   for (Statement& s : program.statements)
     if (s.guard == Statement::Guard::Value || s.guard == Statement::Guard::ValueLoop)
       s.guard = Statement::Guard::None;
+  return program;
+}
+
+Program generate_attention(uint64_t seed) {
+  Program program = generate(seed);
+  Dice dice(seed ^ 0xA77E);
+  program.calls = 4;
+  program.compile_at = 1 + dice.below(2);
+  program.width = std::min(program.width, 17);
+  const size_t most = static_cast<size_t>(dice.below(5));
+  if (program.statements.size() > most) program.statements.resize(most);
+  std::erase_if(program.statements, [](const Statement& s) { return s.is_uncaught; });
+  int form = 0, returns = 0;
+  for (int f = 0; f < form_count(); ++f) {
+    if (contains_any(f, {"attention("})) form = f;
+    if (text_of(f) == "out.push_back(a)") returns = f;
+  }
+  int numbers = kInputCount + static_cast<int>(program.statements.size());
+  for (int i = dice.below(2); i >= 0; --i) {
+    const int made = numbers;
+    Statement s = random_statement(dice, form, numbers);
+    if (dice.below(3)) s.guard = Statement::Guard::None;
+    program.statements.push_back(s);
+    Statement result;
+    result.form = returns;
+    result.a = made;
+    program.statements.push_back(result);
+  }
   return program;
 }
 

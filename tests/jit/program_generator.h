@@ -102,6 +102,8 @@ std::optional<std::string> compare(const Program& program, const Mode& mode, con
 Program generate(uint64_t seed);
 /// One whose body freeze() may accept: without what tells calls apart and what the host would see.
 Program generate_frozen(uint64_t seed);
+/// A short one about attention, to be run with kernels.
+Program generate_attention(uint64_t seed);
 /// The same with the program's statements as the body.
 std::optional<std::string> find_difference(const Program& program, const Mode& mode);
 /// The smallest program that still differs.
@@ -120,6 +122,7 @@ struct Totals {
   int64_t while_compiling = 0;  ///< flushes op by op while the background thread was compiling
   int64_t evictions = 0,
           refused_paths = 0;              ///< calls that took no known path, of a function that has too many
+  int64_t tiled = 0;                      ///< programs that ran tiled nodes
   int64_t refused = 0, frozen_calls = 0;  ///< bodies that freeze() refused; calls of what it gave
 };
 Totals& totals();

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include "eager/cpu/tile_product.h"
+#include "runtime/parallel.h"
+
 namespace etch::fuzz {
 namespace {
 
@@ -68,6 +71,18 @@ TEST(RandomPrograms, WithGeneratedKernels) {
     program.compile_at = 1;
     const auto found = find_difference(program, {.compile_kernels = true});
     EXPECT_FALSE(found) << "seed " << seed << ": " << *found;
+  }
+}
+
+TEST(RandomPrograms, AboutAttention) {
+  const int64_t before = totals().tiled;
+  for (uint64_t seed = 7000; seed < 7000 + 8 * kShare; ++seed) {
+    const Program program = generate_attention(seed);
+    const auto found = find_difference(program, {.compile_kernels = true});
+    EXPECT_FALSE(found) << "seed " << seed << ": " << *found << "\n" << print(program);
+  }
+  if (cpu::has_tile_product(64) && num_threads() <= 2) {
+    EXPECT_GT(totals().tiled, before);
   }
 }
 

@@ -57,6 +57,9 @@ Tensor normed(const Tensor& x);
 Tensor batch_normed(World& w, const Tensor& x, bool training);
 Tensor product(const Tensor& a, const Tensor& b);
 Tensor convolved(const Tensor& x, const Tensor& weight);
+/// Attention of sizes that become tiles, over numbers made from a, b and c: masks, fills, special values,
+/// bias, dropout, scores or weights that are kept, writes and a backward afterwards, all by `kind`.
+Tensor attention(World& w, const Tensor& a, const Tensor& b, const Tensor& c, double kind, int call);
 Tensor pooled(const Tensor& x, int64_t kind);
 void backward(const Tensor& x);
 void backward_twice(const Tensor& x);

@@ -324,6 +324,15 @@ std::string ending_of(F&& f) {
   return "returned";
 }
 
+bool runs_tiles(const nlohmann::json& report) {
+  for (const auto& path : report["paths"])
+    for (const auto& executable : path["executables"])
+      if (path["compiled_calls"] > 0 && executable.contains("kernels"))
+        for (const auto& kernel : executable["kernels"])
+          if (kernel["name"] == "tiled") return true;
+  return false;
+}
+
 class Run {
   using Step = std::function<void(Values&, int, std::vector<Tensor>&)>;
 
@@ -367,6 +376,7 @@ class Run {
     const auto json = nlohmann::json::parse(step_.explain_json());
     totals().refused_paths += json["eager_calls_after_giving_up"].get<int64_t>();
     std::string error;
+    totals().tiled += runs_tiles(json);
     for (const auto& path : json["paths"]) {
       totals().evictions += path["evictions"].get<int64_t>();
       totals().while_compiling += path["calls_while_compiling"].get<int64_t>();
