@@ -79,6 +79,17 @@ FAULTS = [
     ("a view keeps its history when its base is written", ("eager/view_history.cpp", "    set_history(view, node);", "    (void)node;")),
     ("a gradient goes past the write of a window", ("eager/view_history.cpp", "if (inputs.needs(0)) inputs.set(0, put_window(g, before, at_, g));", "if (inputs.needs(0)) inputs.set(0, g);")),
     ("kernels of other compilers and flags are taken from the cache", ("codegen/load.cpp", "Hash128::of(context + kernel->host_source)", "Hash128::of(kernel->host_source)")),
+    ("a tile's sum that underflowed keeps its sign", ("jit/tile_run.cpp", "if (terms.last < p.terms && cpu::has_negative_zero(", "if (false && cpu::has_negative_zero(")),
+    ("zeros of a tile meet infinities unseen in a product by rows", ("jit/tile_run.cpp", "        is_finite(magnitude_outside(p.b.window, b.of_columns ? Range{} : support_[p.a.local])))", "        true)")),
+    ("zeros of a tile meet infinities unseen in a product by terms", ("jit/tile_run.cpp", "if (!is_finite(magnitude(p.b.window, row_ / kTileRows)) ||", "if (")),
+    ("a gradient counts as finite", ("jit/tile_run.cpp", "if (most < 1e38) columns = visible_;", "columns = visible_;")),
+    ("a row of NaNs is zero where the mask hides it", ("jit/tile_run.cpp", "if (row[0] == row[0])", "if (true)")),
+    ("a softmax is cut short whatever the fill", ("jit/tile_run.cpp", "scalars[kernel.fill].f32 == -std::numeric_limits<float>::infinity();", "true;")),
+    ("what a mask hides counts as zero", ("jit/tile_run.cpp", "if (visible_.last <= width && cpu::is_zero(local(l), rows_, visible_.first, width) &&\n        cpu::is_zero(local(l) + visible_.last, rows_, width - visible_.last, width))", "if (visible_.last <= width)")),
+    ("weights are computed again from what was overwritten", ("jit/passes/tile.cpp", "if (input.is_tensor() && stored[input.buffer] && !is_stable(input.buffer)) return false;", "")),
+    ("a tile runs after what reads its results", ("jit/passes/tile.cpp", "if (!facts.value || std::any_of(facts.readers.begin(), facts.readers.end(), early)) return false;", "")),
+    ("sums of any order become tiles", ("jit/tile_plan.cpp", "if (!cpu::sums_in_order({node.op, inputs, outputs, node.attrs})) return false;", "")),
+    ("narrow pieces add up in another order", ("eager/cpu/tile_product.cpp", "kFewestColumns = 17", "kFewestColumns = 1")),
 ]
 
 # Of each layer: test programs and filters, in the order they run.
