@@ -34,6 +34,10 @@ TEST_F(Tile, PaddingOfKeys) {
   compare_attention({.batch = {3, 2}, .queries = 70, .keys = 200}, masked, always(padding(3, 200, 200, 67)));
 }
 
+TEST_F(Tile, PaddingThatShrinksFromSequenceToSequence) {
+  compare_attention({.batch = {3, 2}, .queries = 70, .keys = 200}, masked, always(padding(3, 200, 60, -67)));
+}
+
 TEST_F(Tile, MaskOfEachSequence) {
   compare_attention({.batch = {2, 2}, .queries = 200, .keys = 200}, masked,
                     always(logical_or(causal(200, 200), padding(2, 200, 150, 60))));
@@ -160,24 +164,36 @@ TEST_F(Tile, OperandsOutOfOneProjection) {
       });
 }
 
-TEST_F(Tile, KeysAndValuesStoredAsColumns) {
+/// With lines that are not keys.
+Inputs stored_as_columns(size_t operand) {
+  return [operand](int call) {
+    Tensors in = operands({.queries = 200, .keys = 200}, call);
+    in[operand] = in[operand].transpose(-2, -1).contiguous();
+    if (call > 1) put(in[operand], 3, 150, call > 2 ? kInf : kNaN);
+    in.push_back(causal(200, 200));
+    return in;
+  };
+}
+
+TEST_F(Tile, KeysStoredAsColumns) {
   compare(
       [](const Tensors& in) {
-        const Tensor scores = in[0].matmul(in[1].detach());
-        const Tensor result = masked(scores, in).matmul(in[2].transpose(-2, -1));
+        const Tensor result = masked(in[0].matmul(in[1].detach()), in).matmul(in[2]);
         result.backward(in[3].detach());
         return Tensors{result, in[0].grad(), in[2].grad()};
       },
-      [](int call) {
-        Tensors in = operands({.queries = 200, .keys = 200}, call);
-        for (Tensor* x : {&in[1], &in[2]}) {
-          *x = x->transpose(-2, -1).contiguous();
-          if (call > 1) put(*x, 3, 150, call > 2 ? kInf : kNaN);
-        }
-        in.push_back(causal(200, 200));
-        return in;
+      stored_as_columns(1));
+}
+
+TEST_F(Tile, ValuesStoredAsColumns) {
+  compare(
+      [](const Tensors& in) {
+        const Tensor values = in[2].detach().transpose(-2, -1);
+        const Tensor result = masked(in[0].matmul(in[1].transpose(-2, -1)), in).matmul(values);
+        result.backward(in[3].detach());
+        return Tensors{result, in[0].grad(), in[1].grad()};
       },
-      {.tiles = -1});
+      stored_as_columns(2));
 }
 
 TEST_F(Tile, OneKeyForAllHeads) {
@@ -299,11 +315,33 @@ TEST_F(Tile, TwoMasksOfOneTensor) {
 }
 
 TEST_F(Tile, TheSameMaskBothWays) {
-  compare_attention({},
-                    [](const Tensor& s, const Tensors& in) {
-                      return where(in[4], s.masked_fill(in[4], 0.5), -kInf).softmax(-1);
-                    },
-                    always(causal(129, 129)), {.tiles = -1});
+  const Weights all[] = {[](const Tensor& s, const Tensors& in) {
+                           return where(in[4], s.masked_fill(in[4], 0.5), -kInf).softmax(-1);
+                         },
+                         [](const Tensor& s, const Tensors& in) {
+                           return where(in[4], s, 0.5).masked_fill(in[4], -kInf).softmax(-1);
+                         },
+                         [](const Tensor& s, const Tensors& in) {
+                           return (where(in[4], s, 0.5) + where(in[4], 0.25, s)).softmax(-1);
+                         },
+                         [](const Tensor& s, const Tensors& in) {
+                           return (where(in[4], 0.25, s) + where(in[4], s, -kInf)).softmax(-1);
+                         }};
+  for (const Weights& weights : all)
+    for (const Tensor& mask : {causal(129, 129), logical_not(causal(129, 129))})
+      compare_attention({}, weights, always(mask), {.tiles = -1});
+}
+
+TEST_F(Tile, ScoresBehindTwoMasks) {
+  compare_attention(
+      {},
+      [](const Tensor& s, const Tensors& in) {
+        return (s.masked_fill(in[4], 0.5) + s.masked_fill(in[5], 0.25)).softmax(-1);
+      },
+      [](int) {
+        return Tensors{causal(129, 129), arange(129) < row_numbers(129)};
+      },
+      {.tiles = -1});
 }
 
 TEST_F(Tile, SoftmaxOfColumns) {

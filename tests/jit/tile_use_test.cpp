@@ -149,6 +149,27 @@ TEST_F(Tile, OperandsWrittenAfterwards) {
     for (bool by_the_body : {false, true}) compare_with_a_write(written, by_the_body);
 }
 
+TEST_F(Tile, OperandsWrittenInTheMidst) {
+  for (size_t written : {0, 1, 2, 4})
+    for (bool by_the_body : {false, true})
+      compare(
+          [&](const Tensors& in) {
+            Tensors own;
+            for (const Tensor& x : in) own.push_back(x.detach());
+            if (by_the_body)
+              own[written] = written == 4 ? logical_not(logical_not(own[4])) : own[written] * 1.5;
+            const Tensor weights = masked(own[0].matmul(own[1].transpose(-2, -1)), own);
+            own[written].copy_(written == 4 ? logical_not(own[4]) : own[written] * 2.0);
+            return Tensors{weights.matmul(own[2]), own[written]};
+          },
+          [](int call) {
+            Tensors in = with_causal_mask()(call);
+            in[4] = in[4].clone();
+            return in;
+          },
+          {.tiles = -1});
+}
+
 /// The tape does not see the mask change: backward reads what it is by then, the weights stay what they were.
 TEST_F(Tile, MaskWrittenBetweenForwardAndBackward) {
   const auto body = [](const Tensors& in) {

@@ -65,8 +65,10 @@ void compare_scaled(double q, double v, double gradient, const Weights& weights,
 }
 
 TEST_F(Tile, ProductsThatUnderflow) {
-  for (const Tensor& mask : {causal(150, 150), arange(150) < row_numbers(150)})
-    for (double scale : {1e-22, 1e-25, 1e-38}) {
+  for (const Tensor& mask : {causal(150, 150), arange(150) < row_numbers(150),
+                             logical_and(arange(150) >= 64, row_numbers(150) >= 64)})
+    for (double scale : {1e-22, 1e-25, 1e-38, 3e-44}) {
+      compare_scaled(1, 1, scale, masked, mask);
       compare_scaled(1, scale, 1, masked, mask);
       compare_scaled(1, scale, scale, masked, mask);
       compare_scaled(scale, 1e-10, scale, masked, mask);
