@@ -99,7 +99,7 @@ class Planner {
   /// The local that the operand is all of, or its transpose; -1.
   int whole_local(const GraphOperand& operand, bool transposed) const {
     const int local = local_of(operand);
-    if (local < 0) return -1;
+    if (local < 0 || operand.offset != 0 || operand.slot >= 0) return -1;
     Dims sizes = plan_.batch;
     sizes.push_back(plan_.rows);
     sizes.push_back(plan_.locals[local].columns);

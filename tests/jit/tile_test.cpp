@@ -255,6 +255,56 @@ TEST_F(Tile, Bias) {
         {.tiles = -1});
 }
 
+TEST_F(Tile, TwoPartsOfOneTensor) {
+  for (bool by_the_body : {false, true})
+    compare_attention(
+        {},
+        [&](const Tensor& s, const Tensors& in) {
+          const Tensor bias = by_the_body ? in[5].detach() * 2.0 : in[5].detach();
+          return (s + bias[0] * bias[1]).masked_fill(in[4], -kInf).softmax(-1) * (bias[1] - bias[0]);
+        },
+        [](int call) {
+          return Tensors{causal(129, 129), noise({2, 2, 2, 129, 129}, call)};
+        },
+        {.tiles = -1});
+}
+
+TEST_F(Tile, ThreeDimensionsOfBatches) {
+  compare_attention({.batch = {2, 1, 2}, .queries = 70, .keys = 70}, masked, always(causal(70, 70)),
+                    {.tiles = -1});
+}
+
+TEST_F(Tile, EveryOtherHeadOfALargerTensor) {
+  compare(
+      [](const Tensors& in) {
+        Tensors every;
+        for (size_t i = 0; i < 3; ++i) every.push_back(in[i].slice(1, 0, 4, 2).slice(-1, 8, 28));
+        const Tensor result = attention({every[0], every[1], every[2], {}, in[4]}, masked);
+        result.backward(in[3].detach().slice(1, 0, 2).slice(-1, 0, 20));
+        return Tensors{result, in[0].grad(), in[1].grad(), in[2].grad()};
+      },
+      [](int call) {
+        Tensors in = operands({.batch = {2, 4}, .width = 40}, call);
+        in.push_back(causal(129, 129));
+        return in;
+      });
+}
+
+TEST_F(Tile, KeysThatAreTheQueriesAndTheValues) {
+  compare(
+      [](const Tensors& in) {
+        const Tensor result = attention({in[0], in[0], in[0], {}, in[4]}, masked);
+        result.backward(in[0].detach());
+        return Tensors{result, in[0].grad()};
+      },
+      [](int call) {
+        Tensors in = operands({}, call);
+        in.push_back(causal(129, 129));
+        return in;
+      },
+      {.tiles = -1});
+}
+
 TEST_F(Tile, BiasOfAnotherOrder) {
   compare_attention(
       {},
