@@ -110,14 +110,15 @@ Tensor attention(World& w, const Tensor& a, const Tensor& b, const Tensor& c, do
                                      : scores.softmax(-1);
   if (dice.one_in(8)) keep(w, weights);
   if (dice.one_in(6)) weights = dropout(weights, 0.25, true, dice.one_in(2) ? &w.own : nullptr);
+  if (dice.one_in(8)) target(v).mul_(0.5);
   Tensor result = weights.matmul(v);
   if (dice.one_in(8)) result = result + weights.sum({-1}, true);
-  if (dice.one_in(6) && mask.defined()) mask.copy_(logical_not(mask));
-  if (dice.one_in(6)) target(dice.one_in(2) ? k : v).mul_(2.0);
   if (dice.one_in(3))
     backward(result);
   else if (dice.one_in(4))
     backward_twice(result * result);
+  if (dice.one_in(6) && mask.defined()) mask.copy_(logical_not(mask));
+  if (dice.one_in(6)) target(dice.one_in(2) ? k : v).mul_(2.0);
   return result;
 }
 

@@ -143,6 +143,7 @@ Program generate_attention(uint64_t seed) {
   program.calls = 4;
   program.compile_at = 1 + dice.below(2);
   program.width = std::min(program.width, 17);
+  program.memory_budget = dice.below(2);
   const size_t most = static_cast<size_t>(dice.below(5));
   if (program.statements.size() > most) program.statements.resize(most);
   std::erase_if(program.statements, [](const Statement& s) { return s.is_uncaught; });

@@ -81,8 +81,9 @@ struct Program {
   /// The number of threads changes from call to call, and all work is split. Unlike: eager calls use one
   /// thread.
   enum class Threads : uint8_t { One, Alike, Unlike } threads = Threads::One;
-  int max_executables = 0;  ///< in the process; 0: as usual
-  bool frozen = false;      ///< freeze() instead of calls, on batches of the first size
+  int max_executables = 0;    ///< in the process; 0: as usual
+  int64_t memory_budget = 0;  ///< 1: recompute whatever can be
+  bool frozen = false;        ///< freeze() instead of calls, on batches of the first size
   std::vector<Statement> statements = {};
 };
 

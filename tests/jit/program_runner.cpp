@@ -303,6 +303,7 @@ CompileFunctionOptions options_of(const Program& program) {
   return {.name = "random program",
           .compile_at = program.compile_at,
           .max_paths = program.max_paths,
+          .memory_budget = program.memory_budget,
           .background = program.background};
 }
 

@@ -100,10 +100,25 @@ std::string print(const Program& program) {
                                 ", .calls = ", program.calls, ", .batches = {"});
   for (int i = 0; i < program.calls; ++i)
     text += join_text({i ? ", " : "", program.batches[static_cast<size_t>(i)]});
-  text += join_text({"}, .wild = ", program.wild, ", .compile_at = ", program.compile_at, ", .max_paths = ",
-                     program.max_paths, ", .aliases = ", program.aliases, ", .leaves = ", program.leaves,
-                     ", .background = ", program.background, kThreads[static_cast<size_t>(program.threads)],
-                     ", .max_executables = ", program.max_executables, ", .frozen = ", program.frozen,
+  text += join_text({"}, .wild = ",
+                     program.wild,
+                     ", .compile_at = ",
+                     program.compile_at,
+                     ", .max_paths = ",
+                     program.max_paths,
+                     ", .aliases = ",
+                     program.aliases,
+                     ", .leaves = ",
+                     program.leaves,
+                     ", .background = ",
+                     program.background,
+                     kThreads[static_cast<size_t>(program.threads)],
+                     ", .max_executables = ",
+                     program.max_executables,
+                     ", .memory_budget = ",
+                     program.memory_budget,
+                     ", .frozen = ",
+                     program.frozen,
                      "};\nconst auto found = compare(program, {}, [](World& w, Values& v, int call, "
                      "std::vector<Tensor>& out) {\n"});
   const std::vector<bool> raised = statements_that_raise(program);
