@@ -84,6 +84,19 @@ TEST_F(Tile, MaskMadeByTheBody) {
       [](int call) { return Tensors{scalar_tensor(int64_t{10} * call)}; }, {.tiles = -1});
 }
 
+TEST_F(Tile, MaskOfWholeRowsOrOfOneNumber) {
+  compare_attention({}, masked, always(row_numbers(129) < 70));
+  compare_attention({}, masked, [](int call) { return Tensors{arange(1) < call % 2}; });
+}
+
+TEST_F(Tile, ConditionMadeOfTheScores) {
+  compare_attention({},
+                    [](const Tensor& s, const Tensors& in) {
+                      return where(s > 0.0, s, -kInf).masked_fill(in[4], -kInf).softmax(-1);
+                    },
+                    always(causal(129, 129)), {.tiles = -1});
+}
+
 TEST_F(Tile, WindowOfALargerMask) {
   const Tensor all = causal(400, 400);
   compare_attention({.queries = 150, .keys = 180}, masked, [&](int call) {

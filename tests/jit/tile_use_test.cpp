@@ -1,4 +1,6 @@
 // Tiles among the rest: the tape, writes, threads, memory, frozen calls, machines without a compiler.
+#include <thread>
+
 #include "eager/grad.h"
 #include "runtime/allocator.h"
 #include "tests/jit/tile_attention.h"
@@ -250,6 +252,35 @@ TEST_F(Tile, ThreadsThatChangeFromCallToCall) {
     const Tensors got = step(leaves(call)),
                   want = eagerly([&] { return forward_and_backward(leaves(call), masked); });
     for (size_t i = 0; i < got.size(); ++i) expect_same(got[i].detach(), want[i].detach());
+  }
+}
+
+TEST_F(Tile, CallsFromSeveralThreads) {
+  auto step = compile([](const Tensors& in) { return attention(in, masked).detach(); });
+  std::vector<Tensors> in;
+  Tensors want, got(4);
+  for (int call = 0; call < 4; ++call) {
+    in.push_back(leaves(call));
+    want.push_back(eagerly([&] { return attention(in.back(), masked).detach(); }));
+    expect_same(step(in.back()), want.back());
+  }
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 10; ++i) got[t] = step(in[t]);
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (size_t t = 0; t < 4; ++t) expect_same(got[t], want[t]);
+}
+
+TEST_F(Tile, TheirTimeIsReported) {
+  config().log_level = 3;
+  ::testing::internal::CaptureStderr();
+  auto step = compile([](const Tensors& in) { return attention(in, masked).detach(); });
+  for (int call = 0; call < 3; ++call) step(leaves(call));
+  (void)::testing::internal::GetCapturedStderr();
+  if (cpu::has_tile_product(64)) {
+    expect_part(step.explain(), "tiled: 2 runs");
   }
 }
 
