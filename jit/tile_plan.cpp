@@ -96,14 +96,18 @@ class Planner {
     return std::equal(plan_.batch.begin(), plan_.batch.end(), g.sizes.begin());
   }
 
+  Dims with_batch(int64_t rows, int64_t columns) const {
+    Dims sizes = plan_.batch;
+    sizes.push_back(rows);
+    sizes.push_back(columns);
+    return sizes;
+  }
+
   /// The local that the operand is all of, or its transpose; -1.
   int whole_local(const GraphOperand& operand, bool transposed) const {
     const int local = local_of(operand);
     if (local < 0 || operand.offset != 0 || operand.slot >= 0) return -1;
-    Dims sizes = plan_.batch;
-    sizes.push_back(plan_.rows);
-    sizes.push_back(plan_.locals[local].columns);
-    Geometry whole = contiguous(sizes);
+    Geometry whole = contiguous(with_batch(plan_.rows, plan_.locals[local].columns));
     if (transposed) {
       const int n = whole.ndim();
       std::swap(whole.sizes[n - 2], whole.sizes[n - 1]);
@@ -112,10 +116,14 @@ class Planner {
     return same_layout(operand.geometry, whole) ? local : -1;
   }
 
-  /// The number of the window, or -1 if neither its rows nor (where allowed) its columns are dense.
-  int add_window(const GraphOperand& operand, bool columns_too) {
-    const Geometry& g = operand.geometry;
-    if (operand.dtype != DType::F32 || local_of(operand) >= 0 || !has_batch(g)) return -1;
+  /// The number of the window, or -1 if neither its rows nor (where allowed) its columns are dense. A matrix
+  /// that several batches share is a window of each.
+  int add_window(GraphOperand operand, bool columns_too) {
+    Geometry& g = operand.geometry;
+    if (operand.dtype != DType::F32 || local_of(operand) >= 0 || g.ndim() < 2) return -1;
+    const Dims whole = with_batch(g.sizes[g.ndim() - 2], g.sizes.back());
+    if (!can_broadcast_to(g.sizes, whole)) return -1;
+    g = broadcast_to(g, whole);
     const int n = g.ndim();
     TilePlan::Window window{operand, g.sizes[n - 2], g.sizes[n - 1], g.strides[n - 2], false};
     if (g.strides[n - 1] != 1) {
@@ -138,7 +146,8 @@ class Planner {
     product.columns = c.geometry.sizes.back();
     product.terms = a.geometry.sizes.back();
     product.c.local = whole_local(c, false);
-    if (product.c.local < 0 && (product.c.window = add_window(c, false)) < 0) return false;
+    if (product.c.local < 0 && (!has_batch(c.geometry) || (product.c.window = add_window(c, false)) < 0))
+      return false;
     const Geometry& g = a.geometry;
     product.by_rows = product.c.local >= 0 || g.strides[g.ndim() - 1] == 1;
     product.a.local = whole_local(a, !product.by_rows);
@@ -348,9 +357,7 @@ class Planner {
         std::none_of(fused.inputs.begin(), fused.inputs.end(),
                      [&](const GraphOperand& o) { return same_window(o, condition); }))
       return std::nullopt;
-    Dims sizes = plan_.batch;
-    sizes.push_back(plan_.rows);
-    sizes.push_back(columns);
+    const Dims sizes = with_batch(plan_.rows, columns);
     if (!can_broadcast_to(condition.geometry.sizes, sizes)) return std::nullopt;
     GraphOperand mask = condition;
     mask.geometry = broadcast_to(condition.geometry, sizes);

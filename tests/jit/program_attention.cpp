@@ -68,20 +68,22 @@ Tensor attention(World& w, const Tensor& a, const Tensor& b, const Tensor& c, do
   const int64_t queries = any_of<7>(dice, {17, 40, 63, 64, 65, 70, 130}),
                 keys = dice.one_in(2) ? queries : any_of<6>(dice, {17, 66, 70, 128, 150, 200}),
                 width = any_of<3>(dice, {17, 24, 32});
-  const auto and_last = [&](int64_t rows, int64_t columns) {
-    Dims sizes = batch;
+  Dims groups = batch;  // whose heads share keys and values
+  if (dice.one_in(3)) groups[groups.size() - 1] = 1;
+  const auto and_last = [](Dims sizes, int64_t rows, int64_t columns) {
     sizes.push_back(rows);
     sizes.push_back(columns);
     return sizes;
   };
-  Tensor q = spread(dice, a, and_last(queries, width)) + param(w, dice.below(4)).sum() * 0.1,
-         k = spread(dice, b, and_last(keys, width)), v = spread(dice, c, and_last(keys, width));
+  Tensor q = spread(dice, a, and_last(batch, queries, width)) + param(w, dice.below(4)).sum() * 0.1,
+         k = spread(dice, b, and_last(groups, keys, width)),
+         v = spread(dice, c, and_last(groups, keys, width));
   if (dice.one_in(3)) k = k * param(w, 2).sum();
   if (dice.one_in(4)) v = v.transpose(-2, -1).contiguous().transpose(-2, -1);
   if (dice.one_in(3)) v = v + param(w, 2).sum();
   Tensor scores = q.matmul(k.transpose(-2, -1));
   if (!dice.one_in(3)) scores = scores * (0.25 + 0.01 * call);
-  if (dice.one_in(6)) scores = scores + spread(dice, c, and_last(queries, keys));
+  if (dice.one_in(6)) scores = scores + spread(dice, c, and_last(batch, queries, keys));
   if (dice.one_in(8)) scores = scores + randn(scores.sizes());
   if (dice.one_in(8)) keep(w, scores);
   Tensor mask;

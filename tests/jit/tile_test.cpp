@@ -224,6 +224,21 @@ TEST_F(Tile, OneKeyForAllHeads) {
       {.tiles = -1});
 }
 
+TEST_F(Tile, OneKeyForAGroupOfHeads) {
+  compare(
+      [](const Tensors& in) {
+        const Tensor result = attention(in, masked);
+        result.backward(in[3].detach());
+        return Tensors{result, in[0].grad(), in[1].grad(), in[2].grad()};
+      },
+      [](int call) {
+        return Tensors{noise({2, 2, 3, 80, 24}, call), noise({2, 2, 1, 80, 24}, call + 1),
+                       noise({2, 2, 1, 80, 24}, call + 2), noise({2, 2, 3, 80, 24}, call + 3),
+                       causal(80, 80)};
+      },
+      {.tiles = 2});
+}
+
 TEST_F(Tile, LongChains) {
   compare_attention({.batch = {2}, .queries = 80, .keys = 900, .width = 20}, masked, always(causal(80, 900)),
                     {.tiles = -1});
