@@ -94,7 +94,7 @@ class TileRun {
           run_by_terms(*product);
       } else {
         const auto& kernel = std::get<TilePlan::Kernel>(stage);
-        run_kernel(kernel, &arguments_.pointers[pointer], &arguments_.scalars[scalar]);
+        run_kernel(kernel, arguments_.pointers.data() + pointer, arguments_.scalars.data() + scalar);
         pointer += kernel.lowered.pointers.size();
         scalar += kernel.lowered.scalars.size();
       }

@@ -22,6 +22,14 @@ TEST_F(Tile, ForwardOnly) {
           {.tiles = 1});
 }
 
+TEST_F(Tile, KernelsWithoutNumbers) {
+  compare(
+      [](const Tensors& in) {
+        return Tensors{in[0].matmul(in[1].transpose(-2, -1)).softmax(-1).matmul(in[2])};
+      },
+      [](int call) { return operands({}, call); });
+}
+
 TEST_F(Tile, CausalMask) { compare_attention({}, masked, always(causal(129, 129))); }
 
 TEST_F(Tile, VisiblePolarity) {
