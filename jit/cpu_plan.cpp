@@ -333,6 +333,7 @@ alignas(64) static char kNothing[64];
 
 bool CpuPlan::run(const Segment& segment) const {
   if (num_threads() != program_.threads) return false;
+  const HeldThreads held(program_.threads);
   const Graph& graph = program_.graph;
   Frame frame;
   frame.values = segment.values;

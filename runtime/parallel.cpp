@@ -23,6 +23,7 @@ namespace etch {
 namespace {
 
 thread_local constinit bool inside_range = false;
+thread_local constinit int held_threads = 0;  // 0: none are
 constinit std::atomic<int64_t> largest_grain{0};
 
 /// One call of parallel_for: ranges of near-equal size.
@@ -136,7 +137,7 @@ std::atomic<int>& thread_setting() {
 int num_threads() {
   // OpenMP keeps its setting for each calling thread.
   thread_local constinit int in_use = 0;
-  const int count = thread_setting().load(std::memory_order_relaxed);
+  const int count = held_threads > 0 ? held_threads : thread_setting().load(std::memory_order_relaxed);
   if (in_use != count) {
     use_threads(count);
     in_use = count;
@@ -149,6 +150,9 @@ void set_num_threads(int count) {
   thread_setting().store(count, std::memory_order_relaxed);
   num_threads();
 }
+
+HeldThreads::HeldThreads(int count) : before_(std::exchange(held_threads, count)) {}
+HeldThreads::~HeldThreads() { held_threads = before_; }
 
 void limit_grain(int64_t most) { largest_grain.store(most, std::memory_order_relaxed); }
 

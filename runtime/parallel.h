@@ -31,7 +31,21 @@ void parallel_for(int64_t count, int64_t grain, RangeFunction f);
 /// Threads of parallel work. Also makes the setting hold for OpenMP in the calling thread (OpenMP keeps one
 /// for each), so call it before a library that runs on OpenMP.
 int num_threads();
-/// Threads of later parallel work, oneDNN's included; throws ValueError below 1.
+/// Threads of later parallel work, oneDNN's included; throws ValueError below 1. Work in progress on other
+/// threads, replays and compiles among it, keeps its number.
 void set_num_threads(int count);
+
+/// While it lives, num_threads() of this thread is `count`, whatever anyone sets: for work whose memory was
+/// measured for a number of threads.
+class HeldThreads {
+ public:
+  explicit HeldThreads(int count);
+  ~HeldThreads();
+  HeldThreads(const HeldThreads&) = delete;
+  HeldThreads& operator=(const HeldThreads&) = delete;
+
+ private:
+  int before_;
+};
 
 }  // namespace etch

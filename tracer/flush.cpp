@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "runtime/config.h"
+#include "runtime/parallel.h"
 #include "tracer/background.h"
 #include "tracer/eviction.h"
 #include "tracer/recorder.h"
@@ -135,11 +136,12 @@ Ref<Executable> find_or_compile(PathEnd& end, const LiveSet& live, Site& site, C
   if (!options.background || when.now) return compile_end(end, chosen, site);
   // A queued job does not keep its site, the running one does: nobody has to wait for it.
   const bool shared = !site.weak_from_this().expired();
-  run_in_background(&options,
-                    [&end, &site, shared, weak = site.weak_from_this(), chosen = std::move(chosen)] {
-                      const std::shared_ptr<Site> kept = weak.lock();
-                      if (kept || !shared) (void)compile_end(end, chosen, site);
-                    });
+  run_in_background(&options, [&end, &site, shared, weak = site.weak_from_this(), chosen = std::move(chosen),
+                               threads = num_threads()] {
+    const std::shared_ptr<Site> kept = weak.lock();
+    const HeldThreads held(threads);
+    if (kept || !shared) (void)compile_end(end, chosen, site);
+  });
   return {};
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <thread>
 
+#include "runtime/parallel.h"
 #include "tests/jit/contract.h"
 #include "tracer/background.h"
 
@@ -65,6 +66,22 @@ TEST_F(Background, CallsRunEagerlyUntilTheExecutableIsReadyThenSwitch) {
   EXPECT_EQ(step.compile_count(), 1);
   for (int i = 0; i < 3; ++i) expect_same(step(x), expected);
   EXPECT_EQ(step.compiled_calls(), 3);
+}
+
+TEST_F(Background, CompilesForTheNumberOfThreadsOfTheCallsThatAskedForIt) {
+  const int before = num_threads();
+  auto step = compile([](const Tensor& x) { return (x * 2).exp().sum(); }, kInBackground);
+  {
+    Busy busy;
+    set_num_threads(1);
+    for (int i = 0; i < 2; ++i) step(ramp({4}));
+    set_num_threads(2);
+  }
+  step.wait_for_compiles();
+  set_num_threads(1);
+  step(ramp({4}));
+  EXPECT_EQ(step.compiled_calls(), 1);
+  set_num_threads(before);
 }
 
 TEST_F(Background, NoCallWaitsForTheCompiler) {

@@ -1,4 +1,5 @@
 // Tiles among the rest: the tape, writes, threads, memory, frozen calls, machines without a compiler.
+#include <atomic>
 #include <thread>
 
 #include "eager/grad.h"
@@ -253,6 +254,20 @@ TEST_F(Tile, ThreadsThatChangeFromCallToCall) {
                   want = eagerly([&] { return forward_and_backward(leaves(call), masked); });
     for (size_t i = 0; i < got.size(); ++i) expect_same(got[i].detach(), want[i].detach());
   }
+}
+
+TEST_F(Tile, ThreadsThatChangeDuringCalls) {
+  const Tensors in = leaves(0);
+  const Tensor want = eagerly([&] { return attention(in, masked).detach(); });
+  auto step = compile([&] { return attention(in, masked).detach(); });
+  for (int call = 0; call < 2; ++call) step();
+  std::atomic<bool> done{false};
+  std::thread changes([&] {
+    for (int i = 0; !done; ++i) set_num_threads(1 + i % 4);
+  });
+  for (int call = 0; call < 300; ++call) expect_same(step(), want);
+  done = true;
+  changes.join();
 }
 
 TEST_F(Tile, CallsFromSeveralThreads) {

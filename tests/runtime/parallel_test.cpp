@@ -44,6 +44,20 @@ TEST_F(Parallel, OneThreadRunsInline) {
   EXPECT_EQ(ranges(1000, 1), Ranges({{0, 1000}}));
 }
 
+TEST_F(Parallel, HeldThreadsStayWhateverIsSet) {
+  {
+    const HeldThreads held(4);
+    std::thread([] { set_num_threads(2); }).join();
+    EXPECT_EQ(ranges(4, 1), Ranges({{0, 1}, {1, 2}, {2, 3}, {3, 4}}));
+    {
+      const HeldThreads inner(1);
+      EXPECT_EQ(num_threads(), 1);
+    }
+    EXPECT_EQ(num_threads(), 4);
+  }
+  EXPECT_EQ(ranges(4, 1), Ranges({{0, 2}, {2, 4}}));
+}
+
 TEST_F(Parallel, NestedCallsRunInline) {
   std::atomic<int> inner{0};
   parallel_for(4, 1, [&](int64_t, int64_t) {
