@@ -12,8 +12,8 @@ namespace {
 
 constexpr int64_t kBlockRows = 64;
 constexpr int64_t kFewestRows = 16;
-/// Bytes of b, which is read once a block.
-constexpr int64_t kLargestB = 512 << 10;
+/// Bytes of b, which is read once a block. Up to here tiles are about as fast as the library.
+constexpr int64_t kLargestB = 1 << 20;
 /// Bytes of b from which its rows are brought together if they lie apart: else they compete for few cache
 /// lines.
 constexpr int64_t kPackedB = 32 << 10;
@@ -21,6 +21,10 @@ constexpr int64_t kPackedB = 32 << 10;
 /// Terms taken at a time if a lies transposed: more of its rows, a power of two apart, compete for few sets
 /// of the outer caches.
 constexpr int64_t kTransposedTerms = 128;
+
+/// Floats from term to term of a transposed a from which they are brought together first: closer ones are
+/// faster left where they lie.
+constexpr int64_t kFarApart = 2048;
 
 /// Multiplications worth a thread.
 constexpr int64_t kThreadWork = 100'000;
@@ -44,15 +48,17 @@ class MatmulBatched final : public Contraction {
   MatmulBatched(const MatmulGeometry& geometry, bool swapped) : g_(geometry), swapped_(swapped) {
     implementation_ = "tiles";
     const bool a_transposed = layout(g_.a_strides, g_.m, g_.k) == Layout::Columns;
+    packs_a_ = a_transposed && g_.a_strides[3] >= kFarApart;
     b_transposed_ = layout(g_.b_strides, g_.k, g_.n) == Layout::Columns;
     packs_ = b_transposed_ || (g_.b_strides[2] != g_.n && bytes_of_b(g_) > kPackedB);
     b_stride_ = packs_ ? packed_stride(g_.n) : g_.b_strides[2];
     // Blocks as even as possible, so of two sizes at most.
     blocks_ = std::max<int64_t>((g_.m + kBlockRows / 2) / kBlockRows, 1);
+    a_stride_ = packs_a_ ? packed_stride(g_.m / blocks_ + 1) : g_.a_strides[a_transposed ? 3 : 2];
     cpu::TileShape shape{.m = 0,
                          .n = g_.n,
                          .k = 0,
-                         .a_stride = g_.a_strides[a_transposed ? 3 : 2],
+                         .a_stride = a_stride_,
                          .b_stride = b_stride_,
                          .c_stride = g_.c_strides[2],
                          .a_transposed = a_transposed};
@@ -68,7 +74,8 @@ class MatmulBatched final : public Contraction {
     }
     tasks_ = g_.batch[0] * g_.batch[1] * blocks_;
     ranges_ = std::min<int64_t>(num_threads(), tasks_);
-    packed_ = packs_ ? g_.k * b_stride_ : 0;
+    packed_b_ = packs_ ? g_.k * b_stride_ : 0;
+    packed_ = packed_b_ + (packs_a_ ? terms_ * a_stride_ : 0);
     scratch_bytes_ = static_cast<size_t>(ranges_ * packed_) * sizeof(float);
   }
 
@@ -93,8 +100,8 @@ class MatmulBatched final : public Contraction {
     for (int64_t p = 0; p < g_.k; ++p) std::copy_n(b + p * g_.b_strides[2], g_.n, rows + p * b_stride_);
   }
 
-  void run_tasks(int64_t begin, int64_t end, const float* a, const float* b, float* c,
-                 float* rows_of_b) const {
+  void run_tasks(int64_t begin, int64_t end, const float* a, const float* b, float* c, float* packed) const {
+    float *const rows_of_b = packed, *const terms_of_a = packed + packed_b_;
     int64_t packed_batch = -1;
     for (int64_t task = begin; task < end; ++task) {
       const int64_t batch = task / blocks_, block = task % blocks_;
@@ -110,15 +117,22 @@ class MatmulBatched final : public Contraction {
       float* const result = c + offset(g_.c_strides, batch) + row * g_.c_strides[2];
       const int64_t parts = (g_.k + terms_ - 1) / terms_;
       const cpu::TileProduct* product = &products_[(rows - g_.m / blocks_) * parts];
-      for (int64_t k = 0; k < g_.k; k += terms_)
-        (*product++)(left + k * g_.a_strides[3], right + k * b_stride_, result);
+      for (int64_t k = 0; k < g_.k; k += terms_) {
+        const float* terms = left + k * g_.a_strides[3];
+        if (packs_a_) {
+          for (int64_t p = 0; p < std::min(terms_, g_.k - k); ++p)
+            std::copy_n(terms + p * g_.a_strides[3], rows, terms_of_a + p * a_stride_);
+          terms = terms_of_a;
+        }
+        (*product++)(terms, right + k * b_stride_, result);
+      }
     }
   }
 
   MatmulGeometry g_;
-  bool swapped_, b_transposed_, packs_;
+  bool swapped_, b_transposed_, packs_, packs_a_;
   std::vector<cpu::TileProduct> products_;  // by terms; of the smaller blocks, then of those with a row more
-  int64_t blocks_, terms_, tasks_, ranges_, packed_, b_stride_;
+  int64_t blocks_, terms_, tasks_, ranges_, packed_b_, packed_, a_stride_, b_stride_;
 };
 
 }  // namespace

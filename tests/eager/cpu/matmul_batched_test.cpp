@@ -162,6 +162,13 @@ TEST_F(MatmulBatched, ColumnMajorResultsSwapTheOperands) {
   expect_chains(product({1, 4, m, k, n}, {0, m * k, 1, m}, {0, k * n, 1, k}, {0, m * n, 1, m}), "columns");
 }
 
+TEST_F(MatmulBatched, TermsOfATransposedOperandMayLieFarApart) {
+  const int64_t m = 150, k = 300, n = 40, apart = 2100;
+  const Strides a{0, 200, 1, apart};
+  expect_chains(product({1, 3, m, k, n}, a, {0, k * n, n, 1}, {0, m * n, n, 1}), "rows");
+  expect_chains(product({1, 3, m, k, n}, a, {0, k * n, 1, k}, {0, m * n, n, 1}), "columns");
+}
+
 TEST_F(MatmulBatched, OperandsMayBroadcastOverSomeBatches) {
   const int64_t m = 20, k = 30, n = 40;
   expect_chains(product({2, 3, m, k, n}, {0, 0, k, 1}, {3 * k * n, k * n, n, 1}, {3 * m * n, m * n, n, 1}),
@@ -181,7 +188,7 @@ TEST_F(MatmulBatched, OtherProductsAreNotChains) {
         {"few columns", contiguous(3, m, k, 16)},
         {"one term", contiguous(3, m, 1, n)},
         {"no terms", contiguous(3, m, 0, n)},
-        {"large b", contiguous(2, m, 1025, 128)},
+        {"large b", contiguous(2, m, 2049, 128)},
         {"a bias", bias},
         {"bf16", half},
         {"gaps in c",
