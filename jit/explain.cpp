@@ -1,5 +1,6 @@
 // What a traced function did and why, as text and as JSON.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -55,10 +56,19 @@ std::vector<RunTimeScalar> run_time_scalars(const PathEnd& end) {
   return scalars;
 }
 
+/// JSON has no infinities and no NaN: they are strings.
 Json json_value(const Scalar& scalar) {
   if (scalar.kind() == Scalar::Kind::Bool) return scalar.to_bool();
   if (scalar.kind() == Scalar::Kind::Int) return scalar.to_int();
-  return scalar.to_double();
+  const double value = scalar.to_double();
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  return value;
+}
+
+std::string print(const Scalar& scalar) {
+  const Json value = json_value(scalar);
+  return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
 Json describe_scalars(const PathEnd& end) {
@@ -167,7 +177,7 @@ std::string list_scalars(const PathEnd& end) {
       {"    ", static_cast<int64_t>(scalars.size()), " run-time number", scalars.size() == 1 ? ": " : "s: "});
   for (size_t i = 0; i < std::min(kShown, scalars.size()); ++i) {
     text += join_text({i ? ", " : "", name(scalars[i].op)});
-    if (scalars[i].value) text += join_text({" ", json_value(*scalars[i].value).dump()});
+    if (scalars[i].value) text += join_text({" ", print(*scalars[i].value)});
   }
   return text + (scalars.size() > kShown ? ", ...\n" : "\n");
 }

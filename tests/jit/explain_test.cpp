@@ -1,6 +1,7 @@
 // Reports: structured divergences, run-time numbers, and the warnings that come once.
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 
@@ -112,6 +113,13 @@ TEST_F(Explain, RunTimeNumbersAreListedWithTheirLastValues) {
   step(ones({2}), 8.5);
   EXPECT_EQ(report(step)["paths"][0]["scalars"][0]["value"], 8.5);
   EXPECT_NE(step.explain().find("2 run-time numbers: mul 8.5, add 3"), std::string::npos) << step.explain();
+}
+
+TEST_F(Explain, InfiniteNumbersAreShown) {
+  auto step = compile([](const Tensor& x) { return x.masked_fill(x > 1, -HUGE_VAL); });
+  for (int i = 0; i < 3; ++i) step(ones({2}));
+  EXPECT_NE(step.explain().find("2 run-time numbers: gt 1, where -inf"), std::string::npos) << step.explain();
+  EXPECT_EQ(report(step)["paths"][0]["scalars"][1]["value"], "-inf");
 }
 
 TEST_F(Explain, ValuesThatHandlesKeepAcrossAReadAreNamed) {
