@@ -274,7 +274,7 @@ class TileRun {
     const uint8_t* mask = nullptr;
     Range range;
   };
-  std::vector<Seen> seen_;                                 ///< by block of rows: what visible() found last
+  std::vector<Seen> seen_;  ///< by block of rows: what find_visible() found last
   Range visible_{0, std::numeric_limits<int64_t>::max()};  ///< columns that the tile's mask does not hide
   int64_t batch_ = 0, row_ = 0, rows_ = 0;
 };

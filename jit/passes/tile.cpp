@@ -1,6 +1,6 @@
 // Products and the row groups between them (attention: scores, softmax, weighted sum) become one tiled node,
-// which computes them a block of rows at a time. The matrices between exist only inside; a backward that
-// reads them computes them again.
+// which computes them a block of rows at a time. What only they read exists only inside; a backward's tile
+// reads the weights that the forward's stored, or computes them again.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -74,8 +74,8 @@ class Tiler {
   }
 
   struct Readers {
-    std::vector<int> by_rows, by_terms,
-        groups;  ///< products with the buffer on the left, and as its transpose
+    std::vector<int> by_rows, by_terms;  ///< products with the buffer on the left, and as its transpose
+    std::vector<int> groups;
   };
   std::optional<Readers> readers_of(int buffer) const {
     Readers readers;
