@@ -1,6 +1,7 @@
 // From a path to an executable: the passes in order, then memory, kernels and the plan.
 #include "jit/pipeline.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <filesystem>

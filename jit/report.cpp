@@ -1,6 +1,7 @@
 // What a compiled path says about itself.
 #include "jit/report.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 

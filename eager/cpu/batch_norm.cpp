@@ -1,4 +1,5 @@
 // Batch norm and its gradient with channels innermost in memory: packed rows of channels.
+#include <algorithm>
 #include <vector>
 
 #include "eager/cpu/columns.h"

@@ -2,6 +2,7 @@
 // backward.
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "eager/function.h"

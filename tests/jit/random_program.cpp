@@ -1,6 +1,7 @@
 // The generator behind random_program().
 #include "tests/jit/random_program.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>

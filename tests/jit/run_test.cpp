@@ -1,6 +1,7 @@
 // What a replay promises beyond its bits: checks, memory, addresses, threads, figures.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <thread>

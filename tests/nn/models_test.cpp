@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "nn/losses.h"
 #include "tests/runtime/expect_error.h"
 

@@ -1,6 +1,7 @@
 // The caching allocator on the host.
 #include "runtime/allocator.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <random>

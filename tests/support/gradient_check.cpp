@@ -1,6 +1,7 @@
 // Gradients of the tape against central differences, in f64.
 #include "tests/support/gradient_check.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace etch::testing {

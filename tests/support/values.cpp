@@ -1,6 +1,7 @@
 // Tensors written out as numbers, and comparison of tensors with them.
 #include "tests/support/values.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
