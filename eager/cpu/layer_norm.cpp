@@ -1,7 +1,7 @@
 // layer_norm and its gradient over contiguous rows, one pass over memory each.
 #include <algorithm>
-#include "eager/cpu/columns.h"
 
+#include "eager/cpu/columns.h"
 #include "eager/cpu/composites.h"
 #include "eager/cpu/rows.h"
 #include "runtime/allocator.h"

@@ -1,7 +1,7 @@
 // softmax, log_softmax, cross_entropy and their gradients along contiguous rows.
 #include <algorithm>
-#include "eager/cpu/composites.h"
 
+#include "eager/cpu/composites.h"
 #include "eager/cpu/rows.h"
 #include "tracer/attrs.h"
 
