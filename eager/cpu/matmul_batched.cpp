@@ -12,8 +12,10 @@ namespace {
 
 constexpr int64_t kBlockRows = 64;
 constexpr int64_t kFewestRows = 16;
-/// Bytes of b, which is read once a block. Up to here tiles are about as fast as the library.
-constexpr int64_t kLargestB = 1 << 20;
+/// Bytes of b, which is read once a block. Up to here tiles are about as fast as the library; long and narrow
+/// ones, as those of attention, up to twice as many.
+constexpr int64_t kLargestB = 512 << 10;
+constexpr int64_t kNarrow = 64;
 /// Bytes of b from which its rows are brought together if they lie apart: else they compete for few cache
 /// lines.
 constexpr int64_t kPackedB = 32 << 10;
@@ -142,8 +144,9 @@ bool is_small_batch(const MatmulGeometry& g) {
   // One matrix for all batches makes one large product of them, whether or not the strides allow it.
   const bool shared = (g.batch[0] == 1 || g.b_strides[0] == 0) && (g.batch[1] == 1 || g.b_strides[1] == 0);
   return g.batch[0] * g.batch[1] >= 2 && !shared && g.m >= kFewestRows && g.k >= 2 &&
-         bytes_of_b(g) <= kLargestB && cpu::has_tile_product(g.n) && g.c_strides[3] == 1 &&
-         layout(g.a_strides, g.m, g.k) != Layout::Other && layout(g.b_strides, g.k, g.n) != Layout::Other;
+         bytes_of_b(g) <= (std::min(g.k, g.n) <= kNarrow ? 2 : 1) * kLargestB && cpu::has_tile_product(g.n) &&
+         g.c_strides[3] == 1 && layout(g.a_strides, g.m, g.k) != Layout::Other &&
+         layout(g.b_strides, g.k, g.n) != Layout::Other;
 }
 
 std::shared_ptr<const Contraction> make_matmul_batched(const MatmulGeometry& geometry, bool swapped) {

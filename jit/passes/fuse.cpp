@@ -327,6 +327,14 @@ bool Fuser::is_stored(int buffer, const std::vector<int>& members) const {
                       [&](int r) { return std::binary_search(members.begin(), members.end(), r); });
 }
 
+void append_body(const NodeGroup& group, std::vector<Node>& nodes) {
+  for (const Node& node : group.body)
+    if (node.group)
+      append_body(*node.group, nodes);
+    else
+      nodes.push_back(node);
+}
+
 }  // namespace
 
 Node make_group(Op op, std::vector<Node> body, const std::vector<bool>& stored) {
@@ -351,14 +359,6 @@ Node make_group(Op op, std::vector<Node> body, const std::vector<bool>& stored) 
   }
   fused.group = std::make_shared<const NodeGroup>(NodeGroup{std::move(body)});
   return fused;
-}
-
-static void append_body(const NodeGroup& group, std::vector<Node>& nodes) {
-  for (const Node& node : group.body)
-    if (node.group)
-      append_body(*node.group, nodes);
-    else
-      nodes.push_back(node);
 }
 
 Graph split_groups(Graph graph, const std::vector<bool>& pick) {
