@@ -79,12 +79,12 @@ std::string backward_name(std::string_view op) {
 }
 
 namespace {
-// A view may be saved by a node that its base's later history leads to: with its base it would be a cycle.
-// Leaves that require gradients have no later history.
-Tensor without_base(const Tensor& tensor) {
+// A tensor may be saved by a node that its own later history, or its base's, leads to (`b = w * a;
+// a.add_(b)`): the tensor itself would be a cycle. Leaves that require gradients have no later history.
+Tensor as_of_now(const Tensor& tensor) {
   const TensorImpl& impl = tensor.impl();
-  if (!impl.base || impl.base->requires_grad || impl.requires_grad) return tensor;
-  Tensor copy = make_view(tensor, impl.geometry, impl.offset);
+  if (impl.requires_grad || (impl.base && impl.base->requires_grad)) return tensor;
+  Tensor copy = impl.is_view ? make_view(tensor, impl.geometry, impl.offset) : tensor.detach();
   if (impl.autograd && impl.autograd->grad_fn)
     set_grad_fn(copy, impl.autograd->grad_fn, impl.autograd->output_index);
   return copy;
@@ -93,7 +93,7 @@ Tensor without_base(const Tensor& tensor) {
 
 SavedTensor::SavedTensor(const Tensor& tensor, std::string_view saver) : saver_(saver) {
   if (!tensor.defined()) return;
-  tensor_ = without_base(tensor);
+  tensor_ = as_of_now(tensor);
   version_ = tensor.storage().version();
   if (tensor.storage().category() == MemoryCategory::Temporary)
     tensor.storage().set_category(MemoryCategory::Activation);

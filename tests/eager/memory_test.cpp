@@ -97,5 +97,16 @@ TEST(Memory, NoGradKeepsNothing) {
   EXPECT_LE(memory_stats().peak_allocated - before, 2 * (4 << 20));
 }
 
+TEST(Memory, WhatIsSavedMayBeWrittenFromItsOwnResult) {
+  const Tensor w = ones({1000}).requires_grad_();
+  const int64_t before = allocated();
+  for (const bool on_tape : {false, true}) {
+    Tensor a = on_tape ? w * 2 : ones({1000});
+    Tensor product = w * a;
+    a.add_(product);
+  }
+  EXPECT_EQ(allocated(), before);
+}
+
 }  // namespace
 }  // namespace etch::testing
