@@ -153,6 +153,53 @@ class Tiler {
 
   /// Makes the members one node; false if they do not go together.
   bool add(const Members& members) {
+    const std::map<int, Copied> copies = copied_results(members.outer);
+    return (!copies.empty() && add(members, copies)) || add(members, {});
+  }
+
+  /// A product that only a copy in another order reads, as heads are brought together after attention: the
+  /// tile stores it where the copy would have.
+  struct Copied {
+    int copy = -1;
+    GraphOperand place;
+  };
+  std::map<int, Copied> copied_results(const std::vector<int>& nodes) const {
+    std::map<int, Copied> copies;
+    for (int n : nodes) {
+      const GraphOperand& made = graph_.nodes[n].outputs[0];
+      const std::vector<int>& readers = facts_[made.buffer].readers;
+      if (graph_.nodes[n].op != Op::matmul || !is_internal_value(made.buffer) || readers.size() != 1)
+        continue;
+      const Node& copy = graph_.nodes[readers[0]];
+      if (copy.op != Op::copy || tile_of_[readers[0]] >= 0) continue;
+      if (const std::optional<GraphOperand> place = place_in(copy, made)) copies[n] = {readers[0], *place};
+    }
+    return copies;
+  }
+
+  /// The window of what the copy writes that has the elements of `made` in their order; none unless the copy
+  /// is of all of them and moves them only.
+  static std::optional<GraphOperand> place_in(const Node& copy, const GraphOperand& made) {
+    const GraphOperand &from = copy.inputs[0], &to = copy.outputs[0];
+    if (from.dtype != made.dtype || to.dtype != made.dtype || from.offset != 0 || from.slot >= 0 ||
+        !(from.geometry.sizes == to.geometry.sizes) || from.geometry.numel() != made.geometry.numel() ||
+        !(made.geometry == contiguous(made.geometry.sizes)))
+      return std::nullopt;
+    GraphOperand place = to;
+    place.geometry = made.geometry;
+    for (int d = 0; d < made.geometry.ndim(); ++d) {
+      if (made.geometry.sizes[d] == 1) continue;
+      int at = 0;
+      while (at < from.geometry.ndim() && (from.geometry.sizes[at] != made.geometry.sizes[d] ||
+                                           from.geometry.strides[at] != made.geometry.strides[d]))
+        ++at;
+      if (at == from.geometry.ndim()) return std::nullopt;
+      place.geometry.strides[d] = to.geometry.strides[at];
+    }
+    return place;
+  }
+
+  bool add(const Members& members, const std::map<int, Copied>& copies) {
     std::vector<int> own = members.outer;
     append(own, members.inner);
     std::sort(own.begin(), own.end());
@@ -161,7 +208,11 @@ class Tiler {
     for (int n : members.again) rename_written(graph_.nodes[n], renamed);
     std::vector<Node> body;
     for (const std::vector<int>* nodes : {&members.again, static_cast<const std::vector<int>*>(&own)})
-      for (int n : *nodes) body.push_back(with_names(graph_.nodes[n], renamed));
+      for (int n : *nodes) {
+        body.push_back(with_names(graph_.nodes[n], renamed));
+        if (const auto copied = copies.find(n); copied != copies.end())
+          body.back().outputs[0] = copied->second.place;
+      }
 
     std::vector<bool> stored(graph_.buffers.size(), true);
     for (const auto& [from, to] : renamed) stored[to] = false;
@@ -180,6 +231,7 @@ class Tiler {
     const std::optional<TilePlan> plan = plan_tile(tile.node);
     if (!plan || !keeps_threads_busy(plan->batches)) return false;
     for (int n : own) tile_of_[n] = static_cast<int>(tiles_.size());
+    for (const auto& [n, copied] : copies) tile_of_[copied.copy] = static_cast<int>(tiles_.size());
     tiles_.push_back(std::move(tile));
     return true;
   }

@@ -39,6 +39,25 @@ TEST_F(Tile, BackwardOutsideTheTrace) {
   }
 }
 
+TEST_F(Tile, HeadsAreStoredTogetherAtOnce) {
+  const auto together = [](const Tensor& heads) {
+    return heads.transpose(-3, -2).reshape({heads.size(0), heads.size(2), heads.size(1) * heads.size(3)});
+  };
+  auto step = compile([&](const Tensors& in) { return together(attention(in, plain)); });
+  for (int call = 0; call < 3; ++call) {
+    const Tensors in = operands({}, call);
+    expect_same(step(in), eagerly([&] { return together(attention(in, plain)); }));
+  }
+  EXPECT_EQ(report(step)["paths"][0]["executables"][0]["steps"], where_there_are_tiles(1) ? 1 : 4);
+  compare(
+      [&](const Tensors& in) {
+        const Tensor result = together(attention(in, plain));
+        (result * result).sum().backward();
+        return Tensors{result, in[0].grad(), in[1].grad(), in[2].grad()};
+      },
+      [](int call) { return operands({}, call); });
+}
+
 TEST_F(Tile, TwoBackwards) {
   compare(
       [](const Tensors& in) {
