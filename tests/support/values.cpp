@@ -89,4 +89,12 @@ Values spread(const Dims& sizes, double low, double high, uint64_t seed, DType d
   return {dtype, sizes, std::move(values)};
 }
 
+std::vector<float> random_values(int64_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<float> real(-1, 1);
+  std::vector<float> values(static_cast<size_t>(count));
+  for (float& value : values) value = real(random);
+  return values;
+}
+
 }  // namespace etch::testing

@@ -30,6 +30,9 @@ Values i64(Dims sizes, std::vector<double> values);
 Values of(DType dtype, std::vector<double> values);
 Values of(DType dtype, Dims sizes, std::vector<double> values);
 
+/// Between -1 and 1, the same for the same seed.
+std::vector<float> random_values(int64_t count, unsigned seed);
+
 /// The elements in row-major order. i64 beyond 2^53 loses bits.
 std::vector<double> values_of(const Tensor& tensor);
 

@@ -11,7 +11,6 @@
 #include <cstring>
 #include <limits>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -19,6 +18,7 @@
 #include "eager/cpu/tile_product.h"
 #include "runtime/parallel.h"
 #include "tests/eager/cpu/values.h"
+#include "tests/support/values.h"
 
 namespace etch::onednn {
 namespace {
@@ -65,20 +65,12 @@ int64_t extent(const MatmulGeometry& g, const int64_t (&strides)[4], int64_t row
          (columns - 1) * strides[3] + 1;
 }
 
-std::vector<float> random_values(int64_t count, unsigned seed) {
-  std::mt19937 random(seed);
-  std::uniform_real_distribution<float> real(-1, 1);
-  std::vector<float> values(static_cast<size_t>(count));
-  for (float& value : values) value = real(random);
-  return values;
-}
-
 struct Operands {
   std::vector<float> a, b, c;  // c is full of NaN
 
   explicit Operands(const MatmulGeometry& g)
-      : a(random_values(extent(g, g.a_strides, g.m, g.k), 1)),
-        b(random_values(extent(g, g.b_strides, g.k, g.n), 2)),
+      : a(testing::random_values(extent(g, g.a_strides, g.m, g.k), 1)),
+        b(testing::random_values(extent(g, g.b_strides, g.k, g.n), 2)),
         c(static_cast<size_t>(extent(g, g.c_strides, g.m, g.n)), std::numeric_limits<float>::quiet_NaN()) {}
 };
 

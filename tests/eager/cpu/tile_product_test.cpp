@@ -8,20 +8,13 @@
 #include <bit>
 #include <cmath>
 #include <limits>
-#include <random>
 #include <thread>
 #include <vector>
 
+#include "tests/support/values.h"
+
 namespace etch::cpu {
 namespace {
-
-std::vector<float> random_values(int64_t count, unsigned seed) {
-  std::mt19937 random(seed);
-  std::uniform_real_distribution<float> real(-1, 1);
-  std::vector<float> values(static_cast<size_t>(count));
-  for (float& value : values) value = real(random);
-  return values;
-}
 
 bool same_bits(const std::vector<float>& left, const std::vector<float>& right) {
   return std::equal(left.begin(), left.end(), right.begin(), right.end(), [](float x, float y) {
@@ -44,8 +37,9 @@ void chain(const TileShape& s, const float* a, const float* b, float* c) {
 
 /// All of c is compared, gaps between its rows included. A c that is not added to starts as NaN.
 bool equals_chain(const TileShape& s) {
-  const auto a = random_values(rows_of_a(s) * s.a_stride, 1), b = random_values(s.k * s.b_stride, 2);
-  auto expected = random_values(s.m * s.c_stride, 3);
+  const auto a = testing::random_values(rows_of_a(s) * s.a_stride, 1),
+             b = testing::random_values(s.k * s.b_stride, 2);
+  auto expected = testing::random_values(s.m * s.c_stride, 3);
   if (!s.accumulate) std::fill(expected.begin(), expected.end(), std::numeric_limits<float>::quiet_NaN());
   auto result = expected;
   chain(s, a.data(), b.data(), expected.data());
@@ -90,7 +84,7 @@ TEST(TileProduct, AnyOtherShapeIsComputedToo) {
   // All rows of b are one.
   TileShape repeated = shape(20, 40, 8, false, false);
   repeated.b_stride = 0;
-  const auto a = random_values(160, 1), b = random_values(40, 2);
+  const auto a = testing::random_values(160, 1), b = testing::random_values(40, 2);
   std::vector<float> expected(800), result(800);
   chain(repeated, a.data(), b.data(), expected.data());
   tile_product(repeated, a.data(), b.data(), result.data());
@@ -115,7 +109,7 @@ TEST(TransposeTile, SwapsRowsAndColumns) {
     for (int64_t columns : {1, 7, 32, 40, 300})
       for (int64_t gap : {0, 3, 64}) {
         const int64_t from_stride = columns + gap, to_stride = rows + gap / 2;
-        const auto from = random_values(rows * from_stride, 4);
+        const auto from = testing::random_values(rows * from_stride, 4);
         std::vector<float> expected(static_cast<size_t>(columns * to_stride), -2.0f), to = expected;
         for (int64_t i = 0; i < rows; ++i)
           for (int64_t j = 0; j < columns; ++j) expected[j * to_stride + i] = from[i * from_stride + j];
