@@ -207,12 +207,13 @@ class Tiler {
     std::map<int, int> renamed;
     for (int n : members.again) rename_written(graph_.nodes[n], renamed);
     std::vector<Node> body;
-    for (const std::vector<int>* nodes : {&members.again, static_cast<const std::vector<int>*>(&own)})
-      for (int n : *nodes) {
-        body.push_back(with_names(graph_.nodes[n], renamed));
-        if (const auto copied = copies.find(n); copied != copies.end())
-          body.back().outputs[0] = copied->second.place;
-      }
+    std::vector<int> order = members.again;
+    append(order, own);
+    for (int n : order) {
+      body.push_back(with_names(graph_.nodes[n], renamed));
+      if (const auto copied = copies.find(n); copied != copies.end())
+        body.back().outputs[0] = copied->second.place;
+    }
 
     std::vector<bool> stored(graph_.buffers.size(), true);
     for (const auto& [from, to] : renamed) stored[to] = false;
