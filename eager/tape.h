@@ -82,7 +82,8 @@ struct AutogradMeta {
 class SavedTensor {
  public:
   SavedTensor() = default;
-  /// An operand of the op being recorded.
+  /// An operand of the op being recorded, with its history as of now: what is written to it later may come
+  /// from this very op, and would make a cycle.
   SavedTensor(const Tensor& tensor, std::string_view saver);
   /// The op's own result: kept without its tape node, which would be a cycle.
   static SavedTensor output(const Tensor& tensor, std::string_view saver);
